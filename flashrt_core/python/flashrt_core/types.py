@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""The values that cross the edge of a policy: what goes in, what comes out, what it declares."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashrt_core.errors import Error
+
+ActionKind = Literal['joint_position', 'joint_velocity', 'end_effector']
+PrefixMode = Literal['guided', 'hard']
+
+_NOTHING: Mapping = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class CameraFrame:
+    """One picture as a driver delivers it; the fields mean what they mean in sensor_msgs/Image."""
+
+    data: bytes | bytearray | memoryview | NDArray[np.uint8]
+    encoding: str
+    height: int
+    width: int
+    step: int  # bytes from one row to the next, at least the bytes of the pixels
+    is_bigendian: bool = False
+
+    def rgb(self) -> NDArray[np.uint8]:
+        """[height, width, 3] view without copying; only for frames already decoded to 'rgb8'."""
+        if self.encoding != 'rgb8':
+            raise Error(f"camera frame: encoding is '{self.encoding}', a policy takes 'rgb8'; decode it first")
+        data = np.frombuffer(self.data, np.uint8)
+        if min(self.height, self.width) < 1 or self.step < 3 * self.width or data.size != self.step * self.height:
+            raise Error(
+                f'camera frame: {data.size} bytes do not hold {self.height} rows of {self.width} rgb8 pixels '
+                f'with step {self.step}'
+            )
+        return data.reshape(self.height, self.step)[:, : 3 * self.width].reshape(self.height, self.width, 3)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the robot sees and feels at one moment."""
+
+    images: Mapping[str, NDArray[np.uint8] | CameraFrame]  # slot name -> [height, width, 3] RGB
+    state: NDArray[np.float64]  # [state_dim], robot units, in the order of the policy's state
+    stamps_ns: Mapping[str, int] = field(default=_NOTHING)  # stream name -> header stamp that was used
+    prompt_id: int = 0  # as returned by set_prompt
+
+
+@dataclass(frozen=True)
+class ActionChunk:
+    """What the policy wants done, row by row, from the moment of its observation on."""
+
+    actions: NDArray[np.float64]  # [horizon, action_dim], robot units
+    model_actions: NDArray[np.float32]  # [horizon, model_action_dim], normalised, padding included
+    stamps_ns: Mapping[str, int]  # copied from the observation
+    prompt_id: int
+    seed: int | None  # None when the caller gave the noise
+    timings: Mapping[str, float]  # stage -> ms; 'preprocess', 'engine' and 'postprocess' at least
+    state_range: 'StateRange | None' = None  # how far the state lies outside the training data
+
+
+@dataclass(frozen=True)
+class StateRange:
+    """The joint whose normalised value is farthest from 0, for a human to read."""
+
+    index: int  # column of the state after the platform transform
+    name: str  # its name if the policy was given names, else 'state[index]'
+    normalised: float
+    outside: tuple[str, ...]  # all names whose normalised value lies outside [-1, 1] (quantiles and min-max only)
+
+
+@dataclass(frozen=True)
+class ActionPrefix:
+    """The part of the chunk in play that the next chunk has to continue."""
+
+    model_actions: NDArray[np.float32]  # [rows, columns], normalised; rows not yet executed, oldest first
+    delay: int  # rows that will be executed before the new chunk is ready
+    mode: PrefixMode = 'guided'
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.model_actions) != 2:
+            raise Error(f'action prefix: model_actions has shape {np.shape(self.model_actions)}, needed [rows, columns]')
+        if self.mode not in ('guided', 'hard') or self.delay < 0:
+            raise Error(f"action prefix: mode '{self.mode}' and delay {self.delay}; modes are guided, hard; delay is >= 0")
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """What a loaded policy takes and gives; all sizes are fixed when it is loaded."""
+
+    cameras: tuple[str, ...]  # slot names that must be present, in the order of the model
+    image_size: int  # pixels of the square the model sees
+    state_dim: int  # columns of the robot's state
+    action_dim: int  # columns of the robot's actions
+    horizon: int  # rows of a chunk
+    model_action_dim: int  # columns of the model's actions, padding included
+    prompt_capacity: int  # tokens
+    actions: ActionKind
