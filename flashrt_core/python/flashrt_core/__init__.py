@@ -13,8 +13,8 @@ from flashrt_core.types import (  # noqa: E402
     ActionPrefix,
     CameraFrame,
     Observation,
+    OutOfRange,
     PolicySpec,
-    StateRange,
 )
 
 __all__ = [
@@ -24,6 +24,6 @@ __all__ = [
     'Error',
     'ModelNotSupportedError',
     'Observation',
+    'OutOfRange',
     'PolicySpec',
-    'StateRange',
 ]

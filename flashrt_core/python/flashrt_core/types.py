@@ -4,7 +4,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -14,8 +13,6 @@ from flashrt_core.errors import Error
 
 ActionKind = Literal['joint_position', 'joint_velocity', 'end_effector']
 PrefixMode = Literal['guided', 'hard']
-
-_NOTHING: Mapping = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Observation:
 
     images: Mapping[str, NDArray[np.uint8] | CameraFrame]  # slot name -> [height, width, 3] RGB
     state: NDArray[np.float64]  # [state_dim], robot units, in the order of the policy's state
-    stamps_ns: Mapping[str, int] = field(default=_NOTHING)  # stream name -> header stamp that was used
+    stamps_ns: Mapping[str, int] = field(default_factory=dict)  # stream name -> header stamp that was used
     prompt_id: int = 0  # as returned by set_prompt
 
 
@@ -62,17 +59,16 @@ class ActionChunk:
     prompt_id: int
     seed: int | None  # None when the caller gave the noise
     timings: Mapping[str, float]  # stage -> ms; 'preprocess', 'engine' and 'postprocess' at least
-    state_range: 'StateRange | None' = None  # how far the state lies outside the training data
+    out_of_range: tuple['OutOfRange', ...] = ()  # state columns beyond the training data
 
 
 @dataclass(frozen=True)
-class StateRange:
-    """The joint whose normalised value is farthest from 0, for a human to read."""
+class OutOfRange:
+    """A state column whose normalised value lies beyond the range of the training data."""
 
     index: int  # column of the state after the platform transform
-    name: str  # its name if the policy was given names, else 'state[index]'
+    name: str
     normalised: float
-    outside: tuple[str, ...]  # all names whose normalised value lies outside [-1, 1] (quantiles and min-max only)
 
 
 @dataclass(frozen=True)
