@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// Backend and Program: a plan bound to memory on one device. The CPU backend is the reference.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "plan/plan.hpp"
+
+namespace flashrt {
+
+class Weights;
+class Calibration;
+
+// Weights as one backend consumes them. Programs share them.
+class DeviceWeights {
+ public:
+  virtual ~DeviceWeights() = default;
+  virtual size_t bytes() const = 0;
+};
+
+// Called after each call of a run that is observed; reading values in it is allowed.
+using Observer = std::function<void(int call, int iteration)>;
+
+class Program {
+ public:
+  virtual ~Program() = default;
+
+  virtual const Plan& plan() const = 0;
+  virtual size_t arena_bytes() const = 0;
+
+  // Inputs and states, by name: as many bytes as the capacity, or as many whole rows as are given.
+  virtual void write(std::string_view value, std::span<const std::byte> data) = 0;
+  // Valid rows of any value that still has its memory, in its own type, packed.
+  virtual void read(std::string_view value, std::span<std::byte> data) const = 0;
+  // The same as float32, quantised values multiplied by their scale.
+  virtual void read_float(std::string_view value, std::span<float> data) const = 0;
+
+  virtual void run(When when) = 0;
+  // Call by call, no capture: for calibration, comparing and tracing.
+  virtual void run_observed(When when, const Observer& observer) = 0;
+  // The stages of kInfer up to and including this call in this iteration of its stage.
+  virtual void run_until(int call, int iteration) = 0;
+};
+
+struct CompileOptions {
+  bool keep_values = false;  // no memory is reused, so every value can be read after a run
+  bool poison = false;       // fill the arena with NaN before use: a test of lifetimes
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+
+  // Loads the weights of this plan in its types.
+  virtual std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) = 0;
+  // Scratch memory that one call needs; the memory pass reserves the largest.
+  virtual size_t workspace_bytes(const Plan& plan, const Call& call) const = 0;
+  virtual std::unique_ptr<Program> compile(Plan plan, std::shared_ptr<const DeviceWeights> weights,
+                                           const Calibration& calibration, const CompileOptions& options) = 0;
+};
+
+std::unique_ptr<Backend> make_cpu_backend(int threads);
+
+}  // namespace flashrt

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// Calibration: scales by site, measured once on real observations and tied to the checkpoint they were measured on.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace flashrt {
+
+// A bounded histogram of |x| whose range doubles as values grow.
+class Histogram {
+ public:
+  void add(std::span<const float> values);
+  float amax() const { return amax_; }
+  // Smallest bound that holds this fraction of the values, e.g. 0.9999.
+  float percentile(double fraction) const;
+  int64_t count() const { return count_; }
+
+ private:
+  static constexpr int kBins = 2048;
+  std::vector<int64_t> bins_ = std::vector<int64_t>(kBins, 0);
+  float range_ = 0;
+  float amax_ = 0;
+  int64_t count_ = 0;
+};
+
+enum class RangeEstimator { kMinMax, kPercentile };
+
+class Calibration {
+ public:
+  // Unknown format versions and files measured on other weights are refused.
+  static Calibration load(const std::filesystem::path& path);
+  void save(const std::filesystem::path& path) const;  // atomically
+
+  // Step -1: a value outside the repeated stage.
+  void observe(std::string_view site, int step, std::span<const float> values);
+  // Turns what was observed into scales: per site, or per site and step.
+  void finish(RangeEstimator estimator, double fraction, bool per_step);
+
+  // real = quantised * scale. One value, or one per step. Unknown site: Error naming it and the nearest known ones.
+  const std::vector<float>& scales(std::string_view site) const;
+  void set_scales(std::string site, std::vector<float> scales);
+  bool empty() const { return scales_.empty(); }
+  std::vector<std::string> sites() const;
+
+  std::string weights_digest;  // of the checkpoint
+  std::string origin;          // which observations, estimator: for people
+
+ private:
+  std::map<std::string, std::vector<float>, std::less<>> scales_;
+  std::map<std::string, std::map<int, Histogram>, std::less<>> observed_;
+};
+
+}  // namespace flashrt
