@@ -4,11 +4,12 @@
 
 from pkgutil import extend_path
 
-# The native module is installed beside this package: a run from the source tree finds it on the rest of sys.path.
+# The native module is installed beside this package: a run from the source tree finds it on the
+# rest of sys.path.
 __path__ = extend_path(__path__, __name__)
 
-from flashrt_core.errors import Error, ModelNotSupportedError  # noqa: E402
-from flashrt_core.types import (  # noqa: E402
+from flashrt_core.errors import Error, ModelNotSupportedError
+from flashrt_core.types import (
     ActionChunk,
     ActionPrefix,
     CameraFrame,

@@ -29,9 +29,15 @@ class CameraFrame:
     def rgb(self) -> NDArray[np.uint8]:
         """[height, width, 3] view without copying; only for frames already decoded to 'rgb8'."""
         if self.encoding != 'rgb8':
-            raise Error(f"camera frame: encoding is '{self.encoding}', a policy takes 'rgb8'; decode it first")
+            raise Error(
+                f"camera frame: encoding is '{self.encoding}', a policy takes 'rgb8'; decode it first"
+            )
         data = np.frombuffer(self.data, np.uint8)
-        if min(self.height, self.width) < 1 or self.step < 3 * self.width or data.size != self.step * self.height:
+        if (
+            min(self.height, self.width) < 1
+            or self.step < 3 * self.width
+            or data.size != self.step * self.height
+        ):
             raise Error(
                 f'camera frame: {data.size} bytes do not hold {self.height} rows of {self.width} rgb8 pixels '
                 f'with step {self.step}'
@@ -81,9 +87,15 @@ class ActionPrefix:
 
     def __post_init__(self) -> None:
         if np.ndim(self.model_actions) != 2:
-            raise Error(f'action prefix: model_actions has shape {np.shape(self.model_actions)}, needed [rows, columns]')
+            raise Error(
+                f'action prefix: model_actions has shape {np.shape(self.model_actions)}, '
+                'needed [rows, columns]'
+            )
         if self.mode not in ('guided', 'hard') or self.delay < 0:
-            raise Error(f"action prefix: mode '{self.mode}' and delay {self.delay}; modes are guided, hard; delay is >= 0")
+            raise Error(
+                f"action prefix: mode '{self.mode}' and delay {self.delay}; "
+                'modes are guided and hard, delay is >= 0'
+            )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Every choice that turns a checkpoint into a policy; what moves an arm has no default."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Literal, get_args
+
+from flashrt_core.errors import Error
+from flashrt_core.types import ActionKind
+
+Origin = Literal['openpi', 'lerobot']
+Platform = Literal['none', 'aloha', 'libero', 'droid']
+ResizeVariant = Literal['openpi', 'lerobot']
+Fit = Literal['letterbox', 'stretch']
+Normalisation = Literal['identity', 'zscore', 'quantile', 'min_max', 'quantile10']
+Schedule = Literal['linear', 'exp', 'ones', 'zeros']
+
+
+@dataclass(frozen=True)
+class GuidanceSettings:
+    """How strongly the next chunk is held to the chunk in play (guided real-time chunking)."""
+
+    schedule: Schedule
+    execution_horizon: int  # rows; guidance ends there
+    max_weight: float
+
+    def __post_init__(self) -> None:
+        _check_choices(self, schedule=Schedule)
+        if self.execution_horizon < 1 or not self.max_weight > 0:
+            raise Error(
+                f'guidance: execution_horizon {self.execution_horizon} and max_weight {self.max_weight} '
+                'must be positive'
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicySettings:
+    """Where a field says "or the checkpoint", None or 0 means that the checkpoint's own files decide.
+
+    If they do not, loading fails and names the field.
+    """
+
+    checkpoint: str | os.PathLike  # folder with config.json and *.safetensors
+    tokenizer: str | os.PathLike  # SentencePiece model file
+    origin: Origin  # whose pipeline the checkpoint was trained with: arithmetic, prompt format, times
+    platform: Platform  # joint and camera conventions of the robot
+    cameras: tuple[str, ...]  # slots that are present; names of the model, the platform or a rename_map
+    resize: ResizeVariant  # 'openpi': antialiased, as served by openpi; 'lerobot': bilinear
+    fit: Fit  # 'letterbox' keeps the aspect ratio and pads with black
+    state_in_prompt: bool  # openpi: discrete_state_input; always true for Pi0.5 of lerobot, false for Pi0
+    actions: ActionKind
+
+    statistics: str | os.PathLike | None = None  # norm_stats.json, or a folder with lerobot's processor files
+    asset_id: str | None = None  # instead: <checkpoint>/assets/<asset_id>/norm_stats.json
+    normalisation: Normalisation | None = None  # or the checkpoint (lerobot)
+    delta_mask: tuple[int, ...] | None = (
+        None  # (6, -1): 6 columns relative to the state, 1 absolute; () = none
+    )
+    adapt_to_pi: bool | None = None  # needed for ALOHA: joint signs and gripper maps of the base model
+    state_dim: int = 0  # columns of the robot's state; or the platform or the checkpoint (lerobot)
+    action_dim: int = 0  # columns of the robot's actions; or the platform or the checkpoint (lerobot)
+    state_names: tuple[str, ...] = ()  # for messages only
+    rotation: Mapping[str, int] = field(
+        default_factory=dict
+    )  # slot -> degrees counter-clockwise, before resize
+    prompt_capacity: int = 0  # tokens; or the checkpoint
+    steps: int = 0  # denoising steps; or the checkpoint
+    horizon: int = 0  # rows of a chunk; or the checkpoint
+    state_text_width: int = (
+        0  # 32 for checkpoints of lerobot <= 0.4, which wrote padding zeros into the prompt
+    )
+
+    allow_degenerate_statistics: bool = False
+    min_statistics_width: float = 1e-3  # robot units; a column narrower than this is degenerate
+    state_limit: float | None = None  # refuse observations whose normalised state is beyond +-limit
+    guidance: GuidanceSettings | None = None  # needed for a prefix of mode 'guided'; or the checkpoint
+    seed: int = 0  # of the noise where infer is given neither noise nor seed
+
+    backend: str = 'cpu'
+    recipe: str = 'f32'
+    calibration: str | os.PathLike | None = None
+    threads: int = 0  # 0 = as many as the machine has
+
+    def __post_init__(self) -> None:
+        _check_choices(
+            self, origin=Origin, platform=Platform, resize=ResizeVariant, fit=Fit, actions=ActionKind
+        )
+        if self.normalisation is not None:
+            _check_choices(self, normalisation=Normalisation)
+        if self.statistics is not None and self.asset_id is not None:
+            raise Error(
+                f"policy settings: statistics '{self.statistics}' and asset_id '{self.asset_id}' both name "
+                'the statistics; give one'
+            )
+        if not self.cameras or len(set(self.cameras)) != len(self.cameras):
+            raise Error(
+                f'policy settings: cameras {list(self.cameras)} must hold at least one name and none twice'
+            )
+        for name in self.rotation:
+            if name not in self.cameras or self.rotation[name] not in (0, 90, 180, 270):
+                raise Error(
+                    f"policy settings: rotation of '{name}' is {self.rotation[name]}; the cameras are "
+                    f'{list(self.cameras)}, a rotation is 0, 90, 180 or 270 degrees'
+                )
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.type is int and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+                raise Error(f'policy settings: {item.name} is {value!r}, needed a whole number >= 0')
+        if self.state_limit is not None and not self.state_limit > 0:
+            raise Error(f'policy settings: state_limit is {self.state_limit}, needed a number > 0 or none')
+
+
+def _check_choices(settings: object, **choices: object) -> None:
+    for name, choice in choices.items():
+        value = getattr(settings, name)
+        if value not in get_args(choice):
+            raise Error(f"policy settings: {name} is '{value}', known: {', '.join(get_args(choice))}")
