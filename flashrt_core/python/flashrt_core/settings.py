@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
 from flashrt_core.errors import Error
+from flashrt_core.resize import Fit
 from flashrt_core.types import ActionKind
 
 Origin = Literal['openpi', 'lerobot']
 Platform = Literal['none', 'aloha', 'libero', 'droid']
 ResizeVariant = Literal['openpi', 'lerobot']
-Fit = Literal['letterbox', 'stretch']
 Normalisation = Literal['identity', 'zscore', 'quantile', 'min_max', 'quantile10']
 Schedule = Literal['linear', 'exp', 'ones', 'zeros']
 

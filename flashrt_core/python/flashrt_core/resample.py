@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Scales pictures with the arithmetic of the library a checkpoint's pictures were scaled with.
+
+Both axes are matrix products, horizontal before vertical. Output pixels are grouped so that the matrices
+stay small: 8 neighbours share one block of the banded weight matrix. Where a library works in fixed point,
+weights and pixels are integers (over a power of two) and every sum is exact in float64, so results do not
+depend on the order of additions, the BLAS library or its number of threads.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arithmetic = Literal['pil', 'torch', 'torch_u8', 'jax']
+_OUTPUTS_PER_BLOCK = 8
+
+
+def _triangle(inputs: int, outputs: int) -> NDArray[np.float64]:
+    """[outputs, inputs] antialiased weights, term by term as in Pillow's precompute_coeffs (Resample.c)."""
+    scale = inputs / outputs
+    width = max(1.0, scale)
+    centre = (np.arange(outputs) + 0.5) * scale
+    first = np.maximum(0, (centre - width + 0.5).astype(np.int64))
+    last = np.minimum(inputs, (centre + width + 0.5).astype(np.int64))
+    taps = first[:, None] + np.arange((last - first).max())
+    distance = np.abs((taps - centre[:, None] + 0.5) * (1.0 / width))
+    weights = np.where((distance < 1.0) & (taps < last[:, None]), 1.0 - distance, 0.0)
+    weights /= np.cumsum(weights, axis=1)[:, -1:]  # cumsum adds from left to right, as the original does
+    return _dense(taps, weights, inputs)
+
+
+def _two_taps(source: NDArray[np.floating], inputs: int) -> NDArray[np.float64]:
+    """[outputs, inputs] weights of the two pixels around each source position, the last pixel repeated."""
+    left = np.minimum(source.astype(np.int64), inputs - 1)
+    fraction = np.where(left == inputs - 1, 0, source - left)
+    return _dense(left[:, None] + np.arange(2), np.stack([1 - fraction, fraction], axis=1), inputs)
+
+
+def _dense(taps: NDArray[np.int64], weights: NDArray[np.floating], inputs: int) -> NDArray[np.float64]:
+    matrix = np.zeros((len(taps), inputs))
+    np.add.at(matrix, (np.arange(len(taps))[:, None], np.minimum(taps, inputs - 1)), weights)
+    return matrix
+
+
+def _pil(inputs: int, outputs: int) -> NDArray[np.float64]:
+    return np.floor(_triangle(inputs, outputs) * 2.0**22 + 0.5) * 2.0**-22
+
+
+def _torch(inputs: int, outputs: int) -> NDArray[np.float64]:
+    scale = np.float32(inputs) / np.float32(outputs)
+    half = np.float32(0.5)
+    source = (np.arange(outputs, dtype=np.float32) + half) * scale - half
+    return _two_taps(np.maximum(source, np.float32(0)), inputs)
+
+
+def _torch_u8(inputs: int, outputs: int) -> NDArray[np.float64]:
+    weights = _two_taps(np.maximum((np.arange(outputs) + 0.5) * (inputs / outputs) - 0.5, 0.0), inputs)
+    bits = max(p for p in range(23) if np.floor(weights.max() * 2.0**p + 0.5) < 2**15)
+    return np.floor(weights * 2.0**bits + 0.5) * 2.0**-bits
+
+
+@dataclass(frozen=True)
+class _Rules:
+    weights: Callable[[int, int], NDArray[np.float64]]  # (inputs, outputs) -> [outputs, inputs]
+    dtype: type[np.floating]  # of pixels, weights and sums
+    rounds_each_pass: bool  # to whole numbers, halves up
+
+
+_RULES: dict[Arithmetic, _Rules] = {
+    'pil': _Rules(_pil, np.float64, True),
+    'torch': _Rules(_torch, np.float32, False),
+    'torch_u8': _Rules(_torch_u8, np.float64, True),
+    'jax': _Rules(_triangle, np.float32, False),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    outputs: slice
+    inputs: slice
+    weights: NDArray[np.floating]  # [outputs, inputs]
+
+
+@lru_cache(maxsize=64)
+def _blocks(arithmetic: Arithmetic, inputs: int, outputs: int) -> tuple[_Block, ...]:
+    rules = _RULES[arithmetic]
+    matrix = rules.weights(inputs, outputs).astype(rules.dtype)
+    blocks = []
+    for start in range(0, outputs, _OUTPUTS_PER_BLOCK):
+        rows = matrix[start : start + _OUTPUTS_PER_BLOCK]
+        used = np.flatnonzero(rows.any(axis=0))
+        columns = slice(int(used[0]), int(used[-1]) + 1)
+        blocks.append(
+            _Block(slice(start, start + len(rows)), columns, np.ascontiguousarray(rows[:, columns]))
+        )
+    return tuple(blocks)
+
+
+def resample(planes: NDArray, height: int, width: int, arithmetic: Arithmetic) -> NDArray[np.floating]:
+    """[channels, rows, columns] -> [channels, height, width], in the float type the arithmetic works in."""
+    rules = _RULES[arithmetic]
+    planes = planes.astype(rules.dtype, order='C', copy=False)
+    channels, rows, columns = planes.shape
+    if columns != width:
+        scaled = np.empty((channels * rows, width), rules.dtype)
+        for block in _blocks(arithmetic, columns, width):
+            source = planes.reshape(channels * rows, columns)[:, block.inputs]
+            np.matmul(source, block.weights.T, out=scaled[:, block.outputs])
+        planes = _rounded(scaled, rules).reshape(channels, rows, width)
+    if rows != height:
+        scaled = np.empty((channels, height, width), rules.dtype)
+        for block in _blocks(arithmetic, rows, height):
+            np.matmul(block.weights, planes[:, block.inputs], out=scaled[:, block.outputs])
+        planes = _rounded(scaled, rules)
+    return planes
+
+
+def _rounded(pixels: NDArray[np.floating], rules: _Rules) -> NDArray[np.floating]:
+    if rules.rounds_each_pass:
+        pixels += 0.5
+        np.floor(pixels, out=pixels)
+    return pixels
