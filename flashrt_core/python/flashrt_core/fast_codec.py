@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""FAST action codec: a chunk as a short list of codes, by cosine transform and byte-pair encoding."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import regex
+from numpy.typing import NDArray
+
+from flashrt_core.errors import Error
+from flashrt_core.tokenizer import Tokenizer
+
+# The pre-tokeniser of GPT-2: byte-pair merges never cross the borders of these matches.
+_WORDS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+
+_SKIPPED_IDS = 128  # the last ids of the vocabulary (<seg...>) hold no codes
+_PREAMBLE, _END = 'Action: ', '|'
+
+
+def _byte_alphabet() -> dict[int, str]:
+    """GPT-2's printable stand-in for each byte: itself where it prints, else the next from U+0100 on."""
+    printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printing]
+    return {byte: chr(byte) for byte in printing} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+_BYTE_TO_CHARACTER = _byte_alphabet()
+_CHARACTER_TO_BYTE = {character: byte for byte, character in _BYTE_TO_CHARACTER.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class BytePairCodes:
+    """Byte-level byte-pair encoding as stored in a Hugging Face tokenizer.json."""
+
+    ids: dict[str, int]  # piece -> code
+    ranks: dict[tuple[str, str], int]  # pair of pieces -> order in which it merges
+
+    @classmethod
+    def read(cls, path: Path) -> 'BytePairCodes':
+        try:
+            model = json.loads(path.read_text(encoding='utf-8'))['model']
+            pairs = [
+                tuple(merge.split(' ')) if isinstance(merge, str) else tuple(merge)
+                for merge in model['merges']
+            ]
+            return cls(dict(model['vocab']), {pair: rank for rank, pair in enumerate(pairs)})
+        except (OSError, ValueError, KeyError, TypeError) as fault:
+            raise Error(
+                f'FAST codec: {path} holds no byte-pair codes ({type(fault).__name__}: {fault})'
+            ) from fault
+
+    @cached_property
+    def _pieces(self) -> dict[int, str]:
+        return {code: piece for piece, code in self.ids.items()}
+
+    def encode(self, text: str) -> list[int]:
+        codes = []
+        for word in _WORDS.findall(text):
+            pieces = [_BYTE_TO_CHARACTER[byte] for byte in word.encode()]
+            while len(pieces) > 1:
+                pairs = list(pairwise(pieces))
+                best = min(pairs, key=lambda pair: self.ranks.get(pair, len(self.ranks)))
+                if best not in self.ranks:
+                    break
+                pieces = _merged(pieces, best)
+            codes += [self.ids[piece] for piece in pieces]
+        return codes
+
+    def decode(self, codes: Sequence[int]) -> str:
+        characters = ''.join(self._pieces.get(code, '') for code in codes)
+        data = b''.join(
+            bytes([_CHARACTER_TO_BYTE[c]]) if c in _CHARACTER_TO_BYTE else c.encode() for c in characters
+        )
+        return data.decode(errors='replace')
+
+
+def _merged(pieces: list[str], pair: tuple[str, str]) -> list[str]:
+    result: list[str] = []
+    for piece in pieces:
+        if result and (result[-1], piece) == pair:
+            result[-1] += piece
+        else:
+            result.append(piece)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class FastCodec:
+    """Actions [horizon, action_dim], normalised, to codes and back."""
+
+    codes: BytePairCodes
+    scale: float
+    min_token: int
+    horizon: int
+    action_dim: int
+
+    @cached_property
+    def _cosines(self) -> NDArray[np.float64]:
+        """[frequency, time] of the orthonormal DCT-II; its transpose is the inverse."""
+        time, frequency = np.arange(self.horizon), np.arange(self.horizon)[:, None]
+        matrix = np.cos(np.pi * (2 * time + 1) * frequency / (2 * self.horizon)) * np.sqrt(2 / self.horizon)
+        matrix[0] = np.sqrt(1 / self.horizon)
+        return matrix
+
+    def encode(self, actions: NDArray) -> list[int]:
+        quantised = np.rint(self.scale * (self._cosines @ actions)).astype(int)
+        text = ''.join(chr(value) for value in np.maximum(quantised - self.min_token, 0).ravel().tolist())
+        return self.codes.encode(text)
+
+    def decode(self, codes: Sequence[int]) -> NDArray[np.float64]:
+        """Codes that do not hold horizon x action_dim numbers decode to zeros, as in the original."""
+        quantised = np.array([ord(c) for c in self.codes.decode(codes)], np.float64) + self.min_token
+        if quantised.size != self.horizon * self.action_dim:
+            return np.zeros((self.horizon, self.action_dim))
+        return self._cosines.T @ (quantised.reshape(self.horizon, self.action_dim) / self.scale)
+
+
+def code_to_token(code: int, vocab_size: int) -> int:
+    """Code 0 is the last token before the skipped ones, higher codes go down; its own inverse."""
+    return vocab_size - 1 - _SKIPPED_IDS - code
+
+
+def action_postfix(tokenizer: Tokenizer, codes: Sequence[int]) -> list[int]:
+    """What a Pi0-FAST model of openpi writes: "Action: ", the codes, "|" and the end token."""
+    tokens = [code_to_token(code, tokenizer.vocab_size) for code in codes]
+    return [*tokenizer.encode(_PREAMBLE), *tokens, *tokenizer.encode(_END), tokenizer.eos]
+
+
+def extract_codes(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[int]:
+    """The codes between "Action: " and "|", found by id; no codes where the preamble is missing."""
+    preamble, end = tokenizer.encode(_PREAMBLE), tokenizer.encode(_END)
+    tokens = list(tokens)
+    for start in range(len(tokens) - len(preamble) + 1):
+        if tokens[start : start + len(preamble)] == preamble:
+            rest = tokens[start + len(preamble) :]
+            stop = rest.index(end[-1]) if end[-1] in rest else len(rest)
+            return [code_to_token(token, tokenizer.vocab_size) for token in rest[:stop]]
+    return []

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Text to token ids, from a SentencePiece model file."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+from numpy.typing import NDArray
+
+from flashrt_core.errors import Error
+
+
+class Tokenizer:
+    """Owns one SentencePiece vocabulary; the begin-of-sequence token comes from the file."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise Error(f'tokenizer: {path} does not exist; give the path of a SentencePiece model file')
+        data = path.read_bytes()
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=data)
+        except RuntimeError as fault:
+            raise Error(
+                f'tokenizer: {path} ({len(data)} bytes) is no SentencePiece model: {fault}'
+            ) from fault
+        self.path = path
+        self.sha256 = hashlib.sha256(data).hexdigest()
+        self.bos: int = self._processor.bos_id()
+        self.eos: int = self._processor.eos_id()
+        self.vocab_size: int = self._processor.vocab_size()
+        if self.bos < 0:
+            raise Error(f'tokenizer: {path} has no begin-of-sequence piece')
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of the text alone."""
+        return self._processor.encode(text)
+
+    def prompt(self, pieces: Iterable[str]) -> NDArray[np.int32]:
+        """[tokens] begin-of-sequence, then each piece tokenised by itself; neither cut nor padded."""
+        return np.array([self.bos, *(token for piece in pieces for token in self.encode(piece))], np.int32)
+
+
+def pad_tokens(tokens: Sequence[int], capacity: int) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """[capacity] ids and mask as the reference batches hold them: padded with id 0, cut at the capacity.
+
+    A policy refuses prompts that would be cut; this is for comparing with recorded batches.
+    """
+    kept = np.asarray(tokens[:capacity], np.int32)
+    missing = capacity - len(kept)
+    return np.pad(kept, (0, missing)), np.pad(np.ones(len(kept), np.uint8), (0, missing))
