@@ -5,7 +5,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +17,8 @@ namespace flashrt {
 struct Stream {
   Value residual;
   Value delta;
-  Value gate;
+  Value gate;            // multiplies delta, optional
+  Value committed_gate;  // the same for committed rows
 };
 
 // The result of add_norm: the updated residual and its norm.
@@ -27,20 +27,17 @@ struct Normed {
   Value y;
 };
 
-// Adaptive operands of a norm: [D] each, and the same for committed rows (optional).
+// The adaptive operands of one norm, [1, D] each. The gate belongs to the branch that the norm feeds.
 struct Style {
   Value scale, shift, gate;
-  Value committed_scale, committed_shift, committed_gate;
-  Value committed_rows;
 };
 
 struct NormOptions {
   Norm norm = Norm::kRms;
   float eps = 1e-6f;
   std::string weight, bias;
-  std::optional<Style> style;
-  // Adaptive gates of the delta, for committed rows.
-  Value committed_gate;
+  Style style;            // adaptive norm, optional
+  Style committed_style;  // of the rows below committed_rows, optional
   Value committed_rows;
 };
 
@@ -75,6 +72,8 @@ class PlanBuilder {
   // A first extent of base + *length valid rows out of capacity.
   Value input(std::string name, Rows rows, std::vector<int64_t> row_shape, DType type);
   Value state(std::string name, Shape shape, DType type = DType::kF32);
+
+  const Shape& shape(Value value) const { return plan_[value].shape; }
 
   // Calls inside body belong to the stage. repeat > 1: the body runs that often, at_step moves along.
   void stage(std::string name, When when, int repeat, const std::function<void()>& body);

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+#include "runtime/engine.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "checkpoint/weights.hpp"
+#include "plan/memory.hpp"
+#include "quant/precision.hpp"
+
+namespace flashrt {
+namespace {
+
+std::unique_ptr<Backend> make_backend(const std::string& name, int threads) {
+  FLASHRT_CHECK(threads >= 0, "threads: ", threads, ", expected 0 (one per core) or more");
+  if (name == "cpu") return make_cpu_backend(threads);
+  throw Error(text("backend '", name, "' is not part of this build; available: cpu"));
+}
+
+Calibration load_calibration(const std::filesystem::path& path, const std::string& weights_digest) {
+  if (path.empty()) return {};
+  Calibration calibration = Calibration::load(path);
+  FLASHRT_CHECK(calibration.weights_digest == weights_digest, "calibration ", path.string(), " was measured on weights ",
+                calibration.weights_digest, ", these are ", weights_digest, "; calibrate this checkpoint");
+  return calibration;
+}
+
+// t = 1; t += (float)(-1.0 / S): the float32 accumulation of the reference, bit for bit.
+std::vector<float> accumulated_times(int steps) {
+  std::vector<float> times(steps);
+  float t = 1.0f;
+  for (float& time : times) {
+    time = t;
+    t += static_cast<float>(-1.0 / steps);
+  }
+  return times;
+}
+
+int chosen(int option, int checkpoint, std::string_view what) {
+  const int value = option > 0 ? option : checkpoint;
+  FLASHRT_CHECK(value > 0, what, " is needed: the checkpoint's config does not say");
+  return value;
+}
+
+template <class T>
+void write_values(Program& program, std::string_view name, std::span<const T> data) {
+  program.write(name, std::as_bytes(data));
+}
+
+}  // namespace
+
+Plan plan_for(const ModelConfig& config, const PlanOptions& options, const Recipe& recipe) {
+  PlanOptions plan = options;
+  plan.horizon = chosen(options.horizon, config.horizon, "horizon");
+  plan.steps = chosen(options.steps, config.steps, "number of denoise steps");
+  plan.prompt_capacity = chosen(options.prompt_capacity, config.prompt_capacity, "prompt capacity");
+  return assign_precision(build_plan(config, plan), recipe);
+}
+
+// What programs share.
+struct Engine::Model {
+  ModelConfig config;
+  Recipe recipe;
+  std::unique_ptr<Backend> backend;
+  std::string weights_digest;
+  Calibration calibration;
+  std::shared_ptr<const DeviceWeights> weights;
+};
+
+Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>()) {
+  model_->backend = make_backend(options.backend, options.threads);
+  model_->recipe = Recipe::named(options.recipe);
+  model_->recipe.float_activations = options.float_activations;
+  model_->config = read_model_config(options.checkpoint);
+  const Plan plan = plan_for(model_->config, options.program.plan, model_->recipe);
+  const Weights weights = Weights::open(options.checkpoint, model_->config);
+  model_->weights_digest = weights.digest();
+  model_->calibration = load_calibration(options.calibration, weights.digest());
+  model_->weights = model_->backend->upload(plan, weights);
+  *this = Engine(model_, options.program);
+}
+
+Engine::Engine(std::shared_ptr<Model> model, const ProgramOptions& options)
+    : model_(std::move(model)), options_(options) {
+  const ModelConfig& config = model_->config;
+  PlanOptions& plan = options_.plan;
+  plan.horizon = chosen(plan.horizon, config.horizon, "horizon");
+  plan.steps = chosen(plan.steps, config.steps, "number of denoise steps");
+  plan.prompt_capacity = chosen(plan.prompt_capacity, config.prompt_capacity, "prompt capacity");
+  if (options_.times.empty()) options_.times = accumulated_times(plan.steps);
+  FLASHRT_CHECK(static_cast<int>(options_.times.size()) == plan.steps, "times: ", options_.times.size(),
+                " values for ", plan.steps, " steps");
+
+  program_ = model_->backend->compile(plan_for(config, plan, model_->recipe), model_->weights, model_->calibration,
+                                      {.keep_values = options_.keep_values});
+  std::vector<float> times = options_.times;
+  if (plan.guided && config.type == ModelType::kPi05) times.push_back(0.0f);  // of committed rows
+  write_values<float>(*program_, "times", times);
+  program_->run(When::kLoad);
+}
+
+Engine::~Engine() = default;
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+
+Engine Engine::recompile(const ProgramOptions& options) const { return Engine(model_, options); }
+
+const ModelConfig& Engine::config() const { return model_->config; }
+const ProgramOptions& Engine::program_options() const { return options_; }
+const std::string& Engine::weights_digest() const { return model_->weights_digest; }
+const Plan& Engine::plan() const { return program_->plan(); }
+
+PlanStats Engine::stats() const {
+  PlanStats stats{.calls = static_cast<int>(plan().calls.size()),
+                  .arena_bytes = program_->arena_bytes(),
+                  .weight_bytes = model_->weights->bytes()};
+  for (const Call& call : plan().calls) stats.quantize_calls += std::holds_alternative<Quantize>(call.op);
+  const auto workspace = [&](const Call& call) { return model_->backend->workspace_bytes(plan(), call); };
+  stats.unplanned_bytes = plan_memory(plan(), workspace, true).arena_bytes;
+  return stats;
+}
+
+void Engine::write_input(const ModelInput& input) {
+  const ModelConfig& c = model_->config;
+  const PlanOptions& o = options_.plan;
+  const size_t image_bytes = size_t{3} * c.vision.image_size * c.vision.image_size;
+  const size_t actions = static_cast<size_t>(o.horizon) * c.action_dim;
+  FLASHRT_CHECK(input.images.size() == o.cameras * image_bytes, "images: ", input.images.size(), " bytes, expected ",
+                o.cameras, " cameras x ", c.vision.image_size, " x ", c.vision.image_size, " x 3");
+  FLASHRT_CHECK(!input.tokens.empty() && input.tokens.size() <= static_cast<size_t>(o.prompt_capacity), "prompt: ",
+                input.tokens.size(), " tokens, expected 1 to ", o.prompt_capacity);
+  for (size_t i = 0; i < input.tokens.size(); ++i) {
+    FLASHRT_CHECK(input.tokens[i] >= 0 && input.tokens[i] < c.vocab_size, "prompt: token ", i, " is ", input.tokens[i],
+                  ", the vocabulary has ", c.vocab_size);
+  }
+  FLASHRT_CHECK(input.noise.size() == actions, "noise: ", input.noise.size(), " values, expected ", o.horizon, " x ",
+                c.action_dim);
+  FLASHRT_CHECK(input.state.size() == static_cast<size_t>(c.state_dim), "state: ", input.state.size(),
+                " values, expected ", c.state_dim);
+
+  write_values(*program_, "images", input.images);
+  write_values(*program_, "actions", input.noise);
+  if (c.state_dim > 0) write_values(*program_, "state", input.state);
+  if (o.guided) {
+    const Guidance& g = input.guidance;
+    const std::vector<float> zeros(actions, 0.0f);
+    const auto full = [&](std::span<const float> data, size_t size, std::string_view name) {
+      FLASHRT_CHECK(data.empty() || data.size() == size, name, ": ", data.size(), " values, expected ", size);
+      return data.empty() ? std::span(zeros).first(size) : data;
+    };
+    FLASHRT_CHECK(g.committed_rows >= 0 && g.committed_rows <= o.horizon, "committed rows: ", g.committed_rows,
+                  ", the horizon is ", o.horizon);
+    FLASHRT_CHECK(g.committed_rows == 0 || !g.previous.empty(), "committed rows: ", g.committed_rows,
+                  ", but no previous actions");
+    write_values<int32_t>(*program_, "committed_rows", std::span(&g.committed_rows, 1));
+    const std::span<const float> previous = full(g.previous, actions, "previous actions");
+    write_values(*program_, "previous_actions", previous);
+    write_values(*program_, "previous_weights", full(g.weights, o.horizon, "weights of the previous actions"));
+    write_values(*program_, "guidance", full(g.guidance, o.steps, "guidance"));
+    // Committed rows start as they will end.
+    std::vector<float> start(input.noise.begin(), input.noise.end());
+    std::copy_n(previous.begin(), static_cast<size_t>(g.committed_rows) * c.action_dim, start.begin());
+    write_values<float>(*program_, "actions", start);
+  } else {
+    FLASHRT_CHECK(input.guidance.previous.empty() && input.guidance.committed_rows == 0,
+                  "guidance was given, but the engine was compiled without it");
+  }
+
+  if (!std::ranges::equal(tokens_, input.tokens)) {
+    const int32_t length = static_cast<int32_t>(input.tokens.size());
+    write_values<int32_t>(*program_, "prompt_length", std::span(&length, 1));
+    write_values(*program_, "tokens", input.tokens);
+    program_->run(When::kPrompt);
+    tokens_.assign(input.tokens.begin(), input.tokens.end());
+  }
+}
+
+std::vector<float> Engine::infer(const ModelInput& input) {
+  write_input(input);
+  program_->run(When::kInfer);
+  std::vector<float> actions(input.noise.size());
+  program_->read_float("actions", actions);
+  return actions;
+}
+
+namespace {
+
+// Whether this call completes the value: it writes it, or, where nothing writes it directly, the whole or a part of it.
+std::set<int> writers_of(const Plan& plan, Value value) {
+  std::set<int> direct, indirect;
+  for (int index = 0; index < static_cast<int>(plan.calls.size()); ++index) {
+    for_each_write(plan.calls[index], [&](Value written) {
+      if (written == value) direct.insert(index);
+      if (plan.storage_of(written) == plan.storage_of(value)) indirect.insert(index);
+    });
+  }
+  if (!direct.empty()) return direct;
+  FLASHRT_CHECK(!indirect.empty(), "value ", plan[value].name, " is written by no call: nothing to trace");
+  return {*indirect.rbegin()};
+}
+
+int64_t valid_rows(const ValueInfo& info, int prompt_length) {
+  return info.rows.length ? info.rows.base + prompt_length : info.shape.rows();
+}
+
+}  // namespace
+
+std::map<std::string, TracedValue> Engine::trace(const std::vector<std::string>& values, const ModelInput& input) {
+  const Plan& plan = program_->plan();
+  struct Target {
+    Value value;
+    std::set<int> writers;
+  };
+  std::vector<Target> targets;
+  for (const std::string& name : values) {
+    const Value value = plan.find(name);
+    targets.push_back({value, writers_of(plan, value)});
+  }
+  write_input(input);
+  const int prompt_length = static_cast<int>(input.tokens.size());
+  std::map<std::string, TracedValue> traced;
+  const auto record = [&](int call, int) {
+    for (const Target& target : targets) {
+      if (!target.writers.contains(call)) continue;
+      const ValueInfo& info = plan[target.value];
+      TracedValue& out = traced[info.name];
+      if (out.shape.empty()) {
+        out.shape = info.shape.extents();
+        out.shape[0] = valid_rows(info, prompt_length);
+        if (plan.stage_of(call).repeat > 1) out.shape.insert(out.shape.begin(), 0);
+      }
+      if (plan.stage_of(call).repeat > 1) ++out.shape.front();
+      const size_t size = static_cast<size_t>(valid_rows(info, prompt_length) * info.shape.width());
+      out.data.resize(out.data.size() + size);
+      program_->read_float(info.name, std::span(out.data).last(size));
+    }
+  };
+  for (const When when : {When::kLoad, When::kPrompt, When::kInfer}) program_->run_observed(when, record);
+  return traced;
+}
+
+void Engine::observe(const ModelInput& input, Calibration& calibration) {
+  FLASHRT_CHECK(model_->recipe.float_activations,
+                "calibrating needs an engine that holds quantised activations in float (float_activations)");
+  const Plan& plan = program_->plan();
+  write_input(input);
+  const int prompt_length = static_cast<int>(input.tokens.size());
+  std::vector<float> data;
+  const auto record = [&](int call, int iteration) {
+    const bool repeated = plan.stage_of(call).repeat > 1;
+    for_each_write(plan.calls[call], [&](Value value) {
+      const ValueInfo& info = plan[value];
+      if (info.site.empty()) return;
+      data.resize(static_cast<size_t>(valid_rows(info, prompt_length) * info.shape.width()));
+      program_->read_float(info.name, data);
+      calibration.observe(info.site, repeated ? iteration : -1, data);
+    });
+  };
+  for (const When when : {When::kLoad, When::kPrompt, When::kInfer}) program_->run_observed(when, record);
+  calibration.weights_digest = model_->weights_digest;
+}
+
+}  // namespace flashrt

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// Engine: a checkpoint, compiled and ready. Observation in, action chunk out, in the model's own units.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "checkpoint/model_config.hpp"
+#include "models/models.hpp"
+#include "quant/calibration.hpp"
+#include "quant/recipe.hpp"
+
+namespace flashrt {
+
+// What one program is compiled for.
+struct ProgramOptions {
+  PlanOptions plan;          // horizon, steps or prompt_capacity of 0: the checkpoint's own
+  std::vector<float> times;  // of the steps; empty: t = 1, then t += -1/S in float32 as the reference does
+  bool keep_values = false;
+};
+
+struct EngineOptions {
+  std::filesystem::path checkpoint;
+  std::string backend = "cpu";
+  int threads = 0;  // CPU backend; 0: one per core
+  std::string recipe = "f32";
+  std::filesystem::path calibration;  // needed by recipes with e4m3 activations
+  bool float_activations = false;     // hold quantised activations in float: to calibrate
+  ProgramOptions program;
+};
+
+// Real-time chunking: what is known of the chunk to come. Spans are empty or full size.
+struct Guidance {
+  std::span<const float> previous;  // [N, A], model space
+  std::span<const float> weights;   // [N]
+  std::span<const float> guidance;  // [S]
+  int committed_rows = 0;
+};
+
+// One observation as the model takes it.
+struct ModelInput {
+  std::span<const uint8_t> images;  // [cameras, S, S, 3] RGB
+  std::span<const int32_t> tokens;  // valid ones, at most the prompt capacity
+  std::span<const float> noise;     // [N, A]
+  std::span<const float> state;     // [state_dim], Pi0 only
+  Guidance guidance;                // engines compiled for it only
+};
+
+// A value of the plan as it was during a run: float32, valid rows, one block per iteration of its stage.
+struct TracedValue {
+  std::vector<int64_t> shape;  // [iterations,] rows, ...
+  std::vector<float> data;
+};
+
+struct PlanStats {
+  int calls = 0;
+  int quantize_calls = 0;
+  size_t arena_bytes = 0;      // planned
+  size_t unplanned_bytes = 0;  // if no memory were reused
+  size_t weight_bytes = 0;
+};
+
+class Engine {
+ public:
+  explicit Engine(const EngineOptions& options);
+  ~Engine();
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+
+  // Another program on the same weights.
+  Engine recompile(const ProgramOptions& options) const;
+
+  const ModelConfig& config() const;
+  const ProgramOptions& program_options() const;
+  const std::string& weights_digest() const;
+  const Plan& plan() const;
+  PlanStats stats() const;
+
+  // Actions [N, A]. Not to be called from two threads at once.
+  std::vector<float> infer(const ModelInput& input);
+  std::map<std::string, TracedValue> trace(const std::vector<std::string>& values, const ModelInput& input);
+  // Adds the values of this inference to the sites of the calibration; the engine has float_activations.
+  void observe(const ModelInput& input, Calibration& calibration);
+
+ private:
+  struct Model;
+  Engine(std::shared_ptr<Model> model, const ProgramOptions& options);
+  void write_input(const ModelInput& input);
+
+  std::shared_ptr<Model> model_;
+  ProgramOptions options_;
+  std::unique_ptr<Program> program_;
+  std::vector<int32_t> tokens_;  // of the prompt that is in the program
+};
+
+// The plan of a checkpoint's configuration, its types assigned, without its weights.
+Plan plan_for(const ModelConfig& config, const PlanOptions& options, const Recipe& recipe);
+
+}  // namespace flashrt
