@@ -34,7 +34,7 @@ class Program {
   virtual const Plan& plan() const = 0;
   virtual size_t arena_bytes() const = 0;
 
-  // Inputs and states, by name: as many bytes as the capacity, or as many whole rows as are given.
+  // Inputs and states, by name: the whole capacity, or the first rows of it.
   virtual void write(std::string_view value, std::span<const std::byte> data) = 0;
   // Valid rows of any value that still has its memory, in its own type, packed.
   virtual void read(std::string_view value, std::span<std::byte> data) const = 0;

@@ -95,6 +95,7 @@ Engine::Engine(std::shared_ptr<Model> model, const ProgramOptions& options)
 
   program_ = model_->backend->compile(plan_for(config, plan, model_->recipe), model_->weights, model_->calibration,
                                       {.keep_values = options_.keep_values});
+  zeros_.resize(static_cast<size_t>(plan.horizon) * std::max(config.action_dim, plan.steps));
   std::vector<float> times = options_.times;
   if (plan.guided && config.type == ModelType::kPi05) times.push_back(0.0f);  // of committed rows
   write_values<float>(*program_, "times", times);
@@ -144,25 +145,7 @@ void Engine::write_input(const ModelInput& input) {
   write_values(*program_, "actions", input.noise);
   if (c.state_dim > 0) write_values(*program_, "state", input.state);
   if (o.guided) {
-    const Guidance& g = input.guidance;
-    const std::vector<float> zeros(actions, 0.0f);
-    const auto full = [&](std::span<const float> data, size_t size, std::string_view name) {
-      FLASHRT_CHECK(data.empty() || data.size() == size, name, ": ", data.size(), " values, expected ", size);
-      return data.empty() ? std::span(zeros).first(size) : data;
-    };
-    FLASHRT_CHECK(g.committed_rows >= 0 && g.committed_rows <= o.horizon, "committed rows: ", g.committed_rows,
-                  ", the horizon is ", o.horizon);
-    FLASHRT_CHECK(g.committed_rows == 0 || !g.previous.empty(), "committed rows: ", g.committed_rows,
-                  ", but no previous actions");
-    write_values<int32_t>(*program_, "committed_rows", std::span(&g.committed_rows, 1));
-    const std::span<const float> previous = full(g.previous, actions, "previous actions");
-    write_values(*program_, "previous_actions", previous);
-    write_values(*program_, "previous_weights", full(g.weights, o.horizon, "weights of the previous actions"));
-    write_values(*program_, "guidance", full(g.guidance, o.steps, "guidance"));
-    // Committed rows start as they will end.
-    std::vector<float> start(input.noise.begin(), input.noise.end());
-    std::copy_n(previous.begin(), static_cast<size_t>(g.committed_rows) * c.action_dim, start.begin());
-    write_values<float>(*program_, "actions", start);
+    write_guidance(input);
   } else {
     FLASHRT_CHECK(input.guidance.previous.empty() && input.guidance.committed_rows == 0,
                   "guidance was given, but the engine was compiled without it");
@@ -177,12 +160,32 @@ void Engine::write_input(const ModelInput& input) {
   }
 }
 
-std::vector<float> Engine::infer(const ModelInput& input) {
+void Engine::write_guidance(const ModelInput& input) {
+  const PlanOptions& o = options_.plan;
+  const Guidance& g = input.guidance;
+  const auto full = [&](std::span<const float> data, size_t size, std::string_view name) {
+    FLASHRT_CHECK(data.empty() || data.size() == size, name, ": ", data.size(), " values, expected ", size);
+    return data.empty() ? std::span<const float>(zeros_).first(size) : data;
+  };
+  FLASHRT_CHECK(g.committed_rows >= 0 && g.committed_rows <= o.horizon, "committed rows: ", g.committed_rows,
+                ", the horizon is ", o.horizon);
+  FLASHRT_CHECK(g.committed_rows == 0 || !g.previous.empty(), "committed rows: ", g.committed_rows,
+                ", but no previous actions");
+  const std::span<const float> previous = full(g.previous, input.noise.size(), "previous actions");
+  write_values<int32_t>(*program_, "committed_rows", std::span(&g.committed_rows, 1));
+  write_values(*program_, "previous_actions", previous);
+  write_values(*program_, "previous_weights", full(g.weights, o.horizon, "weights of the previous actions"));
+  write_values(*program_, "guidance", full(g.guidance, o.steps, "guidance"));
+  // Committed rows start as they will end.
+  if (g.committed_rows > 0) {
+    write_values(*program_, "actions", previous.first(static_cast<size_t>(g.committed_rows) * model_->config.action_dim));
+  }
+}
+
+void Engine::infer(const ModelInput& input, std::span<float> actions) {
   write_input(input);
   program_->run(When::kInfer);
-  std::vector<float> actions(input.noise.size());
   program_->read_float("actions", actions);
-  return actions;
 }
 
 namespace {

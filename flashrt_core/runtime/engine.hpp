@@ -85,8 +85,8 @@ class Engine {
   const Plan& plan() const;
   PlanStats stats() const;
 
-  // Actions [N, A]. Not to be called from two threads at once.
-  std::vector<float> infer(const ModelInput& input);
+  // Writes actions [N, A]. Not to be called from two threads at once.
+  void infer(const ModelInput& input, std::span<float> actions);
   std::map<std::string, TracedValue> trace(const std::vector<std::string>& values, const ModelInput& input);
   // Adds the values of this inference to the sites of the calibration; the engine has float_activations.
   void observe(const ModelInput& input, Calibration& calibration);
@@ -95,11 +95,13 @@ class Engine {
   struct Model;
   Engine(std::shared_ptr<Model> model, const ProgramOptions& options);
   void write_input(const ModelInput& input);
+  void write_guidance(const ModelInput& input);
 
   std::shared_ptr<Model> model_;
   ProgramOptions options_;
   std::unique_ptr<Program> program_;
   std::vector<int32_t> tokens_;  // of the prompt that is in the program
+  std::vector<float> zeros_;     // stands for guidance that is not given
 };
 
 // The plan of a checkpoint's configuration, its types assigned, without its weights.

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+#include "checkpoint/model_config.hpp"
+
+#include <pybind11/stl/filesystem.h>
+
+#include "bindings/bindings.hpp"
+
+namespace py = pybind11;
+
+namespace flashrt {
+
+void bind_model_config(py::module_& module) {
+  py::class_<ModelConfig>(module, "ModelConfig", "The dimensions of a checkpoint.")
+      .def_property_readonly("model_type", [](const ModelConfig& c) { return std::string(name_of(c.type)); })
+      .def_property_readonly("image_size", [](const ModelConfig& c) { return c.vision.image_size; })
+      .def_property_readonly("image_tokens", [](const ModelConfig& c) { return c.vision.tokens(); })
+      .def_property_readonly("layers", [](const ModelConfig& c) { return c.expert.layers; })
+      .def_property_readonly("kv_heads", [](const ModelConfig& c) { return c.language.kv_heads; })
+      .def_property_readonly("head_dim", [](const ModelConfig& c) { return c.language.head_dim; })
+      .def_readonly("vocab_size", &ModelConfig::vocab_size)
+      .def_readonly("action_dim", &ModelConfig::action_dim)
+      .def_readonly("state_dim", &ModelConfig::state_dim)
+      .def_readonly("horizon", &ModelConfig::horizon)
+      .def_readonly("steps", &ModelConfig::steps)
+      .def_readonly("prompt_capacity", &ModelConfig::prompt_capacity)
+      .def_readonly("min_period", &ModelConfig::min_period)
+      .def_readonly("max_period", &ModelConfig::max_period);
+  module.def("read_model_config", &read_model_config, py::arg("checkpoint"),
+             "Reads the configuration in a checkpoint folder.");
+}
+
+}  // namespace flashrt

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""The native module: checkpoints, plans, calibration and the engine.
+
+Arrays are taken as they are: C-contiguous and of exactly the type given, so that nothing is converted unseen.
+Letters: N actions in a chunk, A model action dimension, S image size in pixels or denoise steps.
+"""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashrt_core.errors import Error as Error
+from flashrt_core.errors import ModelNotSupportedError as ModelNotSupportedError
+
+class ModelConfig:
+    """The dimensions of a checkpoint."""
+
+    @property
+    def model_type(self) -> Literal['pi05', 'pi0']: ...
+    @property
+    def image_size(self) -> int:
+        """Pixels, square."""
+    @property
+    def image_tokens(self) -> int:
+        """Tokens of one camera."""
+    @property
+    def layers(self) -> int:
+        """Of the language model and of the action expert alike."""
+    @property
+    def kv_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def action_dim(self) -> int:
+        """Padded, of the model."""
+    @property
+    def state_dim(self) -> int:
+        """Padded; 0 for Pi0.5, which reads the state in the prompt."""
+    @property
+    def horizon(self) -> int: ...
+    @property
+    def steps(self) -> int:
+        """Denoise steps; 0 where the checkpoint does not say."""
+    @property
+    def prompt_capacity(self) -> int:
+        """Tokens; 0 where the checkpoint does not say."""
+    @property
+    def min_period(self) -> float: ...
+    @property
+    def max_period(self) -> float: ...
+
+def read_model_config(checkpoint: str | PathLike[str]) -> ModelConfig:
+    """Reads the configuration in a checkpoint folder.
+
+    Raises ModelNotSupportedError for Pi0-FAST and GR00T, Error for what is missing or contradicts itself.
+    """
+
+class Calibration:
+    """Scales by site, measured on observations: real = quantised * scale."""
+
+    def __init__(self) -> None: ...
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Calibration: ...
+    def save(self, path: str | PathLike[str]) -> None: ...
+    def finish(
+        self,
+        estimator: Literal['min_max', 'percentile'] = 'min_max',
+        fraction: float = 0.9999,
+        per_step: bool = False,
+    ) -> None:
+        """Turns what was observed into scales. fraction: of the values inside the range, for the percentile."""
+    def scales(self, site: str) -> list[float]:
+        """One scale, or one per denoise step."""
+    @property
+    def sites(self) -> list[str]: ...
+    @property
+    def weights_digest(self) -> str: ...
+    origin: str
+
+class Guidance:
+    """The previous chunk, for real-time chunking."""
+
+    def __init__(
+        self,
+        previous: NDArray[np.float32],  # [N, A], model space
+        weights: NDArray[np.float32],  # [N]
+        guidance: NDArray[np.float32],  # [steps]
+        committed_rows: int = 0,
+    ) -> None: ...
+
+class Engine:
+    """A checkpoint, compiled and ready: observation in, action chunk out, in the model's own units."""
+
+    def __init__(
+        self,
+        checkpoint: str | PathLike[str],
+        *,
+        cameras: int,
+        prompt_capacity: int = 0,  # 0 here and below: the checkpoint's own, Error where it does not say
+        steps: int = 0,
+        horizon: int = 0,
+        times: Sequence[float] = (),  # of the steps; empty: t = 1, then t += -1/steps in float32
+        recipe: str = 'f32',  # f32, bf16, fp8, fp8_f16 or the path of a recipe file
+        calibration: str | PathLike[str] = '',
+        guided: bool = False,  # compiled for real-time chunking: infer takes guidance
+        keep_values: bool = False,  # no memory is reused
+        float_activations: bool = False,  # quantised activations are held in float: to calibrate
+        backend: str = 'cpu',
+        threads: int = 0,  # 0: one per core
+    ) -> None: ...
+    def recompile(
+        self,
+        *,
+        cameras: int,
+        prompt_capacity: int = 0,
+        steps: int = 0,
+        horizon: int = 0,
+        times: Sequence[float] = (),
+        guided: bool = False,
+        keep_values: bool = False,
+    ) -> Engine:
+        """Another program on the same weights."""
+    def infer(
+        self,
+        images: NDArray[np.uint8],  # [cameras, S, S, 3] RGB, resized and padded
+        tokens: NDArray[np.int32],  # valid ones: 1 to prompt_capacity
+        noise: NDArray[np.float32],  # [N, A]
+        state: NDArray[np.float32] | None = None,  # [state_dim], Pi0: normalised and padded
+        guidance: Guidance | None = None,
+    ) -> NDArray[np.float32]:
+        """Actions [N, A] in model space. Releases the interpreter; one call at a time."""
+    def trace(
+        self,
+        values: Sequence[str],
+        images: NDArray[np.uint8],
+        tokens: NDArray[np.int32],
+        noise: NDArray[np.float32],
+        state: NDArray[np.float32] | None = None,
+        guidance: Guidance | None = None,
+    ) -> dict[str, NDArray[np.float32]]:
+        """Values of the plan during one inference: valid rows, one block per step in a repeated stage.
+
+        An unknown name is an Error with the nearest known ones; plan_text lists them.
+        """
+    def observe(
+        self,
+        calibration: Calibration,
+        images: NDArray[np.uint8],
+        tokens: NDArray[np.int32],
+        noise: NDArray[np.float32],
+        state: NDArray[np.float32] | None = None,
+    ) -> None:
+        """Adds this inference to the calibration. Needs float_activations."""
+    @property
+    def config(self) -> ModelConfig: ...
+    @property
+    def cameras(self) -> int: ...
+    @property
+    def prompt_capacity(self) -> int: ...
+    @property
+    def horizon(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def times(self) -> list[float]: ...
+    @property
+    def weights_digest(self) -> str: ...
+    def plan_text(self) -> str: ...
+    def plan_stats(self) -> dict[str, int]:
+        """calls, quantize_calls, arena_bytes (planned), unplanned_bytes (no memory reused), weight_bytes."""
+
+def describe_plan(
+    config: ModelConfig,
+    *,
+    cameras: int,
+    prompt_capacity: int = 0,
+    horizon: int = 0,
+    steps: int = 0,
+    guided: bool = False,
+    recipe: str = 'f32',
+    threads: int = 0,
+) -> dict[str, str | int]:
+    """The plan of a configuration without its weights: text, calls, quantize_calls, arena_bytes, unplanned_bytes."""
