@@ -62,7 +62,10 @@ class Arm(Stream):
 
 
 CAMERAS = (
-    Camera('/cam_high/image_raw/compressed', 15.0, 0.003, 0.0010, (0.004, 0.009), 'top', 'cam_high_optical_frame'),
+    Camera(
+        '/cam_high/image_raw/compressed', 15.0, 0.003, 0.0010, (0.004, 0.009),
+        'top', 'cam_high_optical_frame',
+    ),
     Camera(
         '/cam_left_wrist/image_raw/compressed', 15.0, 0.014, 0.0015, (0.004, 0.009),
         'left_wrist', 'cam_left_wrist_optical_frame',
@@ -188,7 +191,11 @@ def record(folder: Path) -> None:
     model, data = load_model('bimanual_viperx_transfer_cube')
     renderer = mujoco.Renderer(model, 480, 640)
     due = sorted(
-        ((t, order, stream) for order, stream in enumerate((*ARMS, *CAMERAS)) for t in sample_times(stream, rng)),
+        (
+            (t, order, stream)
+            for order, stream in enumerate((*ARMS, *CAMERAS))
+            for t in sample_times(stream, rng)
+        ),
         key=lambda item: item[:2],
     )
 
@@ -201,7 +208,7 @@ def record(folder: Path) -> None:
         return image_type(header(camera.frame_id), 'rgb8; jpeg compressed bgr8', encode(renderer.render()))
 
     def joints(arm: Arm) -> object:
-        """As gym-aloha and openpi define the 14 numbers: six angles [rad], then the opening, 0 closed to 1 open."""
+        """As gym-aloha and openpi define them: six angles [rad], then the opening, 0 closed to 1 open."""
         here = slice(arm.first, arm.first + 6)
         finger = arm.first + 6
         opening = constants.normalize_puppet_gripper_position(data.qpos[finger])
@@ -226,7 +233,9 @@ def record(folder: Path) -> None:
 
     x, y, z = data.qpos[16:19]
     if z < 0.2 or x > 0:
-        raise SystemExit(f'the left gripper should hold the cube at the end, but it is at [{x:.3f}, {y:.3f}, {z:.3f}] m')
+        raise SystemExit(
+            f'the left gripper should hold the cube at the end, but it is at [{x:.3f}, {y:.3f}, {z:.3f}] m'
+        )
 
     shutil.rmtree(folder, ignore_errors=True)
     with Writer(folder, version=9, storage_plugin=StoragePlugin.MCAP) as writer:

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Reads rosbag2 recordings (SQLite and MCAP) without ROS, also those whose recorder was killed.
+
+Messages come in the order of their log times, ties in file order, so that two readings are the same.
+"""
+
+import heapq
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, Self
+
+import yaml
+import zstandard
+from mcap.records import Channel, Message, Schema
+from rosbags.rosbag2 import Reader, ReaderError
+
+from flashrt_ros.mcap_recovery import recover_records
+
+Warn = Callable[[str], None]
+
+_SUFFIXES = ('.db3', '.mcap')
+_MAX_METADATA_BYTES = 16 << 20
+_MAX_MESSAGE_BYTES = 256 << 20
+
+
+class BagError(ValueError):
+    """A recording that cannot be used; the text says why and what to do."""
+
+
+class BagMessage(NamedTuple):
+    log_ns: int
+    topic: str
+    type: str
+    cdr: bytes  # serialised as ROS 2 does
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One file of a recording; `read` yields its messages in order of time."""
+
+    topics: Mapping[str, str]
+    count: int
+    start_ns: int
+    end_ns: int
+    read: Callable[[], Iterator[BagMessage]]
+
+
+class Bag:
+    """An open recording; use it as a context manager."""
+
+    def __init__(self, path: str | Path, warn: Warn) -> None:
+        self.path = Path(path)
+        self._warn = warn
+        self._stack = ExitStack()
+        self._sources: list[_Source] = []
+        self.topics: dict[str, str] = {}  # name -> type
+
+    def __enter__(self) -> Self:
+        try:
+            files, compression = self._locate()
+            self._sources = [self._open(file, compression) for file in files]
+            self.topics = self._merge_topics()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    @property
+    def count(self) -> int:
+        """Messages that can be read."""
+        return sum(source.count for source in self._sources)
+
+    @property
+    def start_ns(self) -> int:
+        """Log time of the first message, 0 in an empty recording."""
+        return min((source.start_ns for source in self._sources if source.count), default=0)
+
+    @property
+    def end_ns(self) -> int:
+        """Log time of the last message, 0 in an empty recording."""
+        return max((source.end_ns for source in self._sources if source.count), default=0)
+
+    def messages(self) -> Iterator[BagMessage]:
+        """Every message, by log time, ties in file order."""
+        return heapq.merge(*(source.read() for source in self._sources), key=lambda message: message.log_ns)
+
+    def _locate(self) -> tuple[list[Path], str]:
+        """The data files in order, and how they are compressed ('', 'file' or 'message')."""
+        if not self.path.exists():
+            raise BagError(f'recording {self.path} does not exist')
+        if self.path.is_file():
+            return [self.path], ''
+        metadata = self.path / 'metadata.yaml'
+        if metadata.exists():
+            return _read_metadata(metadata)
+        files = sorted((file for file in self.path.iterdir() if file.suffix in _SUFFIXES), key=_natural)
+        if not files:
+            raise BagError(f'recording {self.path} has neither metadata.yaml nor a .db3 or .mcap file')
+        self._warn(
+            f'{self.path} has no metadata.yaml (was the recorder killed?): reading '
+            f'{", ".join(file.name for file in files)} directly; `ros2 bag reindex {self.path}` rebuilds it'
+        )
+        return files, ''
+
+    def _open(self, file: Path, compression: str) -> _Source:
+        if compression == 'file':
+            file = self._unpack(file)
+        if file.suffix not in _SUFFIXES:
+            raise BagError(f'{file} is not a recording: known are {" and ".join(_SUFFIXES)} files')
+        try:
+            reader = self._stack.enter_context(Reader(file))
+        except (ReaderError, OSError) as error:
+            if file.suffix == '.mcap':
+                return self._recover(file, str(error))
+            raise BagError(f'{file} cannot be read: {error}') from None
+        return _Source(
+            topics={connection.topic: connection.msgtype for connection in reader.connections},
+            count=reader.message_count,
+            start_ns=reader.start_time,
+            end_ns=reader.end_time - 1,  # rosbags counts to the first instant after the last message
+            read=lambda: _read(reader, file, compression),
+        )
+
+    def _unpack(self, file: Path) -> Path:
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory())
+        plain = Path(folder) / file.stem
+        with file.open('rb') as packed, plain.open('wb') as out:
+            zstandard.ZstdDecompressor().copy_stream(packed, out)
+        return plain
+
+    def _recover(self, file: Path, reason: str) -> _Source:
+        schemas: dict[int, str] = {}
+        topics: dict[int, tuple[str, str]] = {}
+        messages: list[BagMessage] = []
+        try:
+            for record in recover_records(file):
+                if isinstance(record, Schema):
+                    schemas[record.id] = record.name
+                elif isinstance(record, Channel):
+                    topics[record.id] = record.topic, schemas.get(record.schema_id, 'unknown')
+                elif isinstance(record, Message):
+                    topic, kind = topics[record.channel_id]
+                    messages.append(BagMessage(record.log_time, topic, kind, record.data))
+        except (ValueError, KeyError, zstandard.ZstdError, RuntimeError) as error:
+            raise BagError(f'{file} cannot be read ({reason}) nor recovered: {error}') from None
+        if not messages:
+            raise BagError(f'{file} cannot be read ({reason}) and holds no whole message')
+        messages.sort(key=lambda message: message.log_ns)
+        last = messages[-1].log_ns
+        self._warn(
+            f'{file} is cut short ({reason}): {len(messages)} messages are whole, '
+            f'the last at {last / 1e9:.3f} s; `mcap recover {file.name}` repairs the file'
+        )
+        return _Source(dict(topics.values()), len(messages), messages[0].log_ns, last, lambda: iter(messages))
+
+    def _merge_topics(self) -> dict[str, str]:
+        merged: dict[str, str] = {}
+        for source in self._sources:
+            for topic, kind in source.topics.items():
+                if merged.setdefault(topic, kind) != kind:
+                    raise BagError(
+                        f'{self.path}: {topic} is {merged[topic]} in one file and {kind} in another'
+                    )
+        return merged
+
+
+def select_topics(bag: Bag, needed: set[str], is_known: Callable[[str], bool], warn: Warn) -> set[str]:
+    """The topics that can be replayed: those whose type is installed; a needed one without is an error."""
+    unknown = {topic: kind for topic, kind in bag.topics.items() if not is_known(kind)}
+    if lacking := [f'{topic} ({unknown[topic]})' for topic in sorted(needed & unknown.keys())]:
+        raise BagError(
+            f'{bag.path}: the node needs {", ".join(lacking)}, whose message type is not installed'
+        )
+    if absent := sorted(needed - bag.topics.keys()):
+        raise BagError(
+            f'{bag.path} does not hold {", ".join(absent)}, which the parameters name; it holds '
+            f'{", ".join(sorted(bag.topics)) or "no topic"}'
+        )
+    for topic, kind in sorted(unknown.items()):
+        warn(f'{bag.path}: {topic} is left out, its type {kind} is not installed here')
+    return set(bag.topics) - unknown.keys()
+
+
+def _read(reader: Reader, file: Path, compression: str) -> Iterator[BagMessage]:
+    unpack = _unpacked if compression == 'message' else bytes
+    try:
+        for connection, log_ns, data in reader.messages():
+            yield BagMessage(log_ns, connection.topic, connection.msgtype, unpack(data))
+    except (ReaderError, zstandard.ZstdError) as error:
+        raise BagError(f'{file} is damaged: {error}') from None
+
+
+def _unpacked(data: bytes) -> bytes:
+    size = zstandard.frame_content_size(data)
+    if size > _MAX_MESSAGE_BYTES:
+        raise zstandard.ZstdError(f'a message unpacks to {size} bytes, the limit is {_MAX_MESSAGE_BYTES}')
+    return zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_MESSAGE_BYTES)
+
+
+def _read_metadata(path: Path) -> tuple[list[Path], str]:
+    if path.stat().st_size > _MAX_METADATA_BYTES:
+        raise BagError(
+            f'{path} is {path.stat().st_size} bytes long, a description has at most {_MAX_METADATA_BYTES}'
+        )
+    try:
+        content = yaml.safe_load(path.read_text(encoding='utf-8'))['rosbag2_bagfile_information']
+        names = [str(name) for name in content['relative_file_paths']]
+        mode = str(content.get('compression_mode') or '').lower()
+        packing = str(content.get('compression_format') or '')
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise BagError(
+            f'{path} is not the description of a recording ({error!r}); `ros2 bag reindex` rebuilds it'
+        ) from None
+    compression = '' if mode == 'none' else mode
+    if compression not in ('', 'file', 'message') or (compression and packing != 'zstd'):
+        raise BagError(
+            f"{path}: compression '{packing}' by '{mode}' is not known; known: zstd by file or message"
+        )
+    return [_inside(path, name) for name in names], compression
+
+
+def _inside(metadata: Path, name: str) -> Path:
+    """The file that a description names; early versions wrote the name of the folder before it."""
+    pure = PurePosixPath(name)
+    file = metadata.parent / pure.name
+    if pure.is_absolute() or '..' in pure.parts or file.resolve().parent != metadata.parent.resolve():
+        raise BagError(f"{metadata} names the file '{name}', which is outside of the recording's folder")
+    if not file.is_file():
+        raise BagError(f"{metadata} names the file '{pure.name}', which is missing")
+    return file
+
+
+def _natural(path: Path) -> list[object]:
+    """rosbag2 numbers its files without leading zeros: _9 comes before _10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r'(\d+)', path.name)]
