@@ -7,24 +7,24 @@ if(NOT FLASHRT_ROS MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "FLASHRT_ROS is '${FLASHRT_ROS}', expected AUTO, ON or OFF")
 endif()
 
-# ROS 2 installed as Python wheels lies in the interpreter's own prefix. ament and rosidl read both variables.
+# A sourced installation says where it is. One made of Python wheels lies in the interpreter's own prefix: ament and rosidl
+# then need the variable that sourcing would have set.
+string(REPLACE ":" ";" _ament_path "$ENV{AMENT_PREFIX_PATH}")
 flashrt_python(_prefix "import sys; print(sys.prefix)")
-if(NOT FLASHRT_ROS STREQUAL "OFF" AND EXISTS "${_prefix}/share/ament_cmake/cmake")
-  list(APPEND CMAKE_PREFIX_PATH "${_prefix}")
-  string(REPLACE ":" ";" _ament_path "$ENV{AMENT_PREFIX_PATH}")
-  if(NOT _prefix IN_LIST _ament_path)
-    list(APPEND _ament_path "${_prefix}")
-    list(REMOVE_ITEM _ament_path "")
-    string(REPLACE ";" ":" _ament_path "${_ament_path}")
-    set(ENV{AMENT_PREFIX_PATH} "${_ament_path}")
-  endif()
+if(NOT FLASHRT_ROS STREQUAL "OFF" AND EXISTS "${_prefix}/share/ament_cmake" AND NOT _prefix IN_LIST _ament_path)
+  list(APPEND _ament_path "${_prefix}")
+  list(JOIN _ament_path ":" _joined)
+  set(ENV{AMENT_PREFIX_PATH} "${_joined}")
+endif()
+if(NOT FLASHRT_ROS STREQUAL "OFF")
+  list(APPEND CMAKE_PREFIX_PATH ${_ament_path})
 endif()
 
 # Decided by the file, not by find_package: ament_cmake stops CMake, QUIET or not, when the interpreter lacks its modules.
 set(FLASHRT_WITH_ROS ${FLASHRT_ROS})
 if(FLASHRT_ROS STREQUAL "AUTO")
   set(FLASHRT_WITH_ROS OFF)
-  string(REPLACE ":" ";" _prefixes "$ENV{AMENT_PREFIX_PATH}:$ENV{CMAKE_PREFIX_PATH}")
+  string(REPLACE ":" ";" _prefixes "$ENV{CMAKE_PREFIX_PATH}")
   foreach(_prefix IN LISTS CMAKE_PREFIX_PATH _prefixes)
     if(EXISTS "${_prefix}/share/ament_cmake/cmake/ament_cmakeConfig.cmake")
       set(FLASHRT_WITH_ROS ON)
@@ -79,3 +79,10 @@ foreach(_target IN LISTS _targets)
     set_property(TARGET ${_target} PROPERTY INTERFACE_INCLUDE_DIRECTORIES "${_kept}")
   endif()
 endforeach()
+
+# The exported interface of our own messages names NumPy's headers, which lie below the source tree when the interpreter
+# is in .venv: CMake refuses to export such a path. Only the build needs it.
+set(_target ${PROJECT_NAME}__rosidl_generator_py)
+get_target_property(_folders ${_target} INTERFACE_INCLUDE_DIRECTORIES)
+list(TRANSFORM _folders REPLACE "^(/.*)$" "$<BUILD_INTERFACE:\\1>")
+set_property(TARGET ${_target} PROPERTY INTERFACE_INCLUDE_DIRECTORIES "${_folders}")

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""What the Makefile runs, and what it does not run again.
+
+Make is real; the programs it calls are replaced by one that writes down how it was called.
+"""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# Answers as python3, pip, cmake, ... would. `python3 -m venv .venv` also puts the tools into .venv/bin.
+RECORDER = """#!/bin/sh
+echo "$(basename "$0") $*" >> "{log}"
+if [ "$1 $2" = '-m venv' ]; then
+  for folder; do :; done
+  mkdir -p "$folder/bin"
+  for tool in python pytest cmake clang-format ruff; do cp "{tools}/python3" "$folder/bin/$tool"; done
+fi
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A copy of the project's Makefile over a tree with one file of each kind."""
+
+    folder: Path
+    tools: Path
+    log: Path
+
+    def make(self, *arguments: str, **environment: str) -> list[str]:
+        """Runs make and returns the commands that it ran, one a line."""
+        result = self.run(*arguments, **environment)
+        assert result.returncode == 0, result.stdout
+        return self.log.read_text().splitlines()
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        self.log.write_text('')
+        environment = {'PATH': f'{self.tools}:{os.defpath}', 'CXX': 'true', **environment}
+        return subprocess.run(
+            ['make', *arguments],
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+        )
+
+    def add_tool(self, name: str, answer: str = '') -> None:
+        tool = self.tools / name
+        tool.write_text(RECORDER.format(log=self.log, tools=self.tools) + answer)
+        tool.chmod(0o755)
+
+    def touch(self, path: str) -> None:
+        """Makes a file newer than every stamp."""
+        stamps = [stamp.stat().st_mtime for stamp in (self.folder / '.venv').glob('.*')]
+        later = max(stamps) + 1
+        os.utime(self.folder / path, (later, later))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path / 'project', tmp_path / 'tools', tmp_path / 'log')
+    files = [
+        'CMakeLists.txt',
+        'cmake/ros.cmake',
+        'config/a.yaml',
+        'flashrt_core/base/a.cpp',
+        'flashrt_core/python/flashrt_core/a.py',
+        'flashrt_ros/__init__.py',
+        'flashrt_ros/a.py',
+        'launch/a.launch.py',
+        'msg/A.msg',
+        'package.xml',
+        'pyproject.toml',
+        'test/core/a.cpp',
+    ]
+    for file in files:
+        path = project.folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    shutil.copy(ROOT / 'Makefile', project.folder)
+    shutil.copytree(ROOT / 'requirements', project.folder / 'requirements')
+    project.tools.mkdir()
+    project.add_tool('python3')
+    return project
+
+
+def called(commands: list[str], text: str) -> bool:
+    return any(text in command for command in commands)
+
+
+def test_demo_prepares_everything_once(project: Project):
+    first = project.make('demo', 'MODEL=pi0')
+    assert called(first, '-m venv')
+    assert called(first, 'requirements/ros_kilted.txt')
+    assert called(first, '-e .')
+    assert first[-1] == 'python -m flashrt_ros.demo --model pi0'
+    assert project.make('demo') == ['python -m flashrt_ros.demo --model pi05']
+
+
+def test_test_needs_no_demo_and_prepares_once(project: Project):
+    first = project.make('test')
+    assert called(first, 'requirements/ros_kilted.txt')
+    assert called(first, 'requirements/test.txt')
+    assert called(first, '-e .')
+    tests = ['cmake --workflow --preset dev', 'pytest ']
+    assert [command for command in first if command in tests] == tests
+    assert project.make('test') == tests
+
+
+def test_lint_installs_its_tools_only(project: Project):
+    first = project.make('lint')
+    assert called(first, 'requirements/lint.txt')
+    assert not called(first, 'ros_kilted')
+    assert not called(first, '-e .')
+    second = project.make('lint')
+    assert [command.split()[0] for command in second] == ['clang-format', 'ruff', 'ruff', 'python']
+    assert not called(second, 'pip')
+
+
+@pytest.mark.parametrize(
+    'path',
+    [
+        'CMakeLists.txt',
+        'cmake/ros.cmake',
+        'config/a.yaml',
+        'flashrt_core/base/a.cpp',
+        'flashrt_ros/__init__.py',
+        'launch/a.launch.py',
+        'msg/A.msg',
+        'pyproject.toml',
+    ],
+)
+def test_a_changed_source_is_built_and_installs_no_requirement(project: Project, path: str):
+    project.make('install')
+    project.touch(path)
+    (command,) = project.make('install')
+    assert command.endswith('-e .')
+
+
+@pytest.mark.parametrize(
+    'path', ['flashrt_core/python/flashrt_core/a.py', 'flashrt_ros/a.py', 'test/core/a.cpp']
+)
+def test_what_is_not_built_builds_nothing(project: Project, path: str):
+    project.make('install')
+    project.touch(path)
+    assert project.make('install') == []
+
+
+def test_a_changed_requirement_is_installed(project: Project):
+    project.make('install')
+    project.touch('requirements/run.txt')
+    commands = project.make('install')
+    assert called(commands, 'requirements/run.txt')
+    assert not called(commands, '-m venv')
+
+
+def test_a_sourced_ros_is_used(project: Project):
+    commands = project.make('demo', ROS_DISTRO='jazzy')
+    assert called(commands, '-m venv --system-site-packages')
+    assert called(commands, 'requirements/run.txt')
+    assert not called(commands, 'ros_')
+    assert not called(commands, 'apt.txt')
+
+
+def test_a_sourced_ros_that_this_python_cannot_import_is_not_used(project: Project):
+    project.add_tool('python3', answer='case "$*" in *rclpy*) exit 1;; esac\n')
+    assert called(project.make('install', ROS_DISTRO='jazzy'), 'requirements/ros_kilted.txt')
+
+
+def test_another_kind_of_ros_makes_another_environment(project: Project):
+    project.make('install')
+    assert called(project.make('install', ROS_DISTRO='jazzy'), '-m venv --system-site-packages')
+
+
+def test_an_unsupported_python_is_refused(project: Project):
+    project.add_tool('python3', answer='case "$*" in *version_info*) exit 1;; esac\n')
+    assert project.run('install').returncode != 0
+    assert not called(project.log.read_text().splitlines(), '-m venv')
+
+
+def test_root_with_apt_gets_googletest(project: Project):
+    project.add_tool('id', answer='echo 0\n')
+    project.add_tool('apt-get')
+    commands = project.make('googletest', CXX='false')
+    assert called(commands, 'apt-get install -q -y libgtest-dev')
+
+
+def test_others_are_told_how_to_get_googletest(project: Project):
+    project.add_tool('id', answer='echo 1000\n')
+    project.add_tool('apt-get')
+    result = project.run('test', CXX='false')
+    assert result.returncode != 0
+    assert 'sudo apt-get install libgtest-dev' in result.stdout
+    assert 'apt-get' not in project.log.read_text()
