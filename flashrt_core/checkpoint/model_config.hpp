@@ -43,19 +43,20 @@ struct ModelConfig {
   GemmaConfig language;
   GemmaConfig expert;
   int vocab_size = 0;
-  int action_dim = 0;       // padded, of the model
-  int state_dim = 0;        // padded; Pi0 only, 0 otherwise
-  int horizon = 0;          // actions in a chunk
-  int steps = 0;            // denoise steps; 0 where the checkpoint does not say
-  int prompt_capacity = 0;  // tokens; 0 where the checkpoint does not say
+  int action_dim = 0;                     // padded, of the model
+  int state_dim = 0;                      // padded; Pi0 only, 0 otherwise
+  int horizon = 0;                        // actions in a chunk
+  int steps = 0;                          // denoise steps; 0 where the checkpoint does not say
+  int prompt_capacity = 0;                // tokens; 0 where the checkpoint does not say
   double min_period = 0, max_period = 0;  // of the time features
 };
 
 std::string_view name_of(ModelType type);
 
-// Reads a checkpoint folder. Accepts the layout of openpi and of lerobot (variants such as gemma_2b, named fields) and
-// an explicit one (model_type, vision, language, expert, action).
-// Throws ModelNotSupportedError for Pi0-FAST and GR00T, Error for everything that is missing or contradicts itself.
+// Reads a checkpoint folder. Accepts the layout of openpi and of lerobot (variants such as
+// gemma_2b, named fields) and an explicit one (model_type, vision, language, expert, action).
+// Throws ModelNotSupportedError for Pi0-FAST and GR00T, Error for everything that is missing or
+// contradicts itself.
 ModelConfig read_model_config(const std::filesystem::path& checkpoint);
 
 }  // namespace flashrt

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// Weights: a checkpoint as the plan names it. Checked whole when opened, folded and packed when loaded.
+// Weights: a checkpoint as the plan names it. Checked whole when opened, folded and packed when
+// loaded.
 #pragma once
 
 #include <filesystem>
@@ -23,16 +24,16 @@ struct HostTensor {
 
 class Weights {
  public:
-  // Maps the files and checks all of them before anything is copied: every tensor the model needs is there once, with
-  // its shape and type, inside its file, and finite.
+  // Maps the files and checks all of them before anything is copied: every tensor the model needs
+  // is there once, with its shape and type, inside its file, and finite.
   static Weights open(const std::filesystem::path& checkpoint, const ModelConfig& config);
 
   Weights(Weights&&) noexcept;
   Weights& operator=(Weights&&) noexcept;
   ~Weights();
 
-  // One plan weight, folded and packed: "language.3.qkv" is q, k and v stacked, with (1 + w) of the norm before it
-  // multiplied into its columns. Unknown names: Error.
+  // One plan weight, folded and packed: "language.3.qkv.weight" is q, k and v stacked, with (1 + w)
+  // of the norm before it multiplied into its columns. Unknown names: Error.
   HostTensor load(std::string_view name) const;
   // Shape without loading.
   Shape shape(std::string_view name) const;

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// The names of Pi0 and Pi0.5 tensors: many writers, one spelling.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "checkpoint/model_config.hpp"
+#include "checkpoint/tensor_store.hpp"
+
+namespace flashrt {
+
+// The one spelling of a tensor that files of openpi, lerobot and their older and newer versions
+// name differently:
+//   model.paligemma_with_expert.paligemma.model.vision_tower.vision_model.encoder.layers.0.mlp.fc1.bias
+//   paligemma_with_expert.paligemma.vision_tower.encoder.layers.0.mlp.fc1.bias
+// are both vision_tower.encoder.layers.0.mlp.fc1.bias. The roots are vision_tower, projector,
+// language_model, lm_head, gemma_expert and the small heads, which stay as they are.
+std::string canonical_name(std::string_view name);
+
+// Which family the tensors belong to, whatever the folder is called: Pi0.5 has a time MLP and
+// adaptive norms, Pi0 has a state projection. Tensors of both or of neither are refused.
+ModelType family_of(const TensorStore& store);
+
+}  // namespace flashrt

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+#include "checkpoint/weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/half.hpp"
+#include "base/nearest.hpp"
+#include "base/parallel.hpp"
+#include "checkpoint/pi_names.hpp"
+#include "checkpoint/pi_weights.hpp"
+#include "checkpoint/tensor_digest.hpp"
+#include "checkpoint/tensor_store.hpp"
+
+namespace flashrt {
+namespace {
+
+using Located = std::map<std::string, LocatedTensor, std::less<>>;  // by canonical name
+
+std::string where(const LocatedTensor& located) {
+  return text("tensor ", located.tensor->name, " in ", located.file->path().string());
+}
+
+Located by_canonical_name(const TensorStore& store) {
+  Located tensors;
+  for (const auto& [name, located] : store.tensors()) {
+    FLASHRT_CHECK(
+        name.find("lora_A") == std::string::npos && name.find("lora_B") == std::string::npos,
+        where(located), " is a LoRA adapter: merge the adapters into the weights before loading");
+    const auto [other, is_new] = tensors.try_emplace(canonical_name(name), located);
+    FLASHRT_CHECK(is_new, where(located), " is the same weight as ", where(other->second));
+  }
+  return tensors;
+}
+
+const LocatedTensor* find(const Located& tensors, const SourceTensor& source) {
+  for (const std::string& name : source.names) {
+    if (const auto found = tensors.find(name); found != tensors.end()) return &found->second;
+  }
+  return nullptr;
+}
+
+template <class Visit>
+void for_each_source(const std::vector<PlanWeight>& table, const Visit& visit) {
+  for (const PlanWeight& weight : table) {
+    for (const SourceTensor& part : weight.parts) visit(part);
+    for (const SourceTensor& norm : weight.norm) visit(norm);
+  }
+}
+
+// Every tensor the model needs is there, and no tensor is there that means something else.
+void check_presence(const TensorStore& store, const Located& tensors,
+                    const std::vector<PlanWeight>& table, const ModelConfig& config) {
+  std::set<std::string> missing, known;
+  for_each_source(table, [&](const SourceTensor& source) {
+    known.insert(source.names.begin(), source.names.end());
+    if (!find(tensors, source)) missing.insert(source.names.front());
+  });
+  std::vector<std::string> unknown;
+  for (const auto& [canonical, located] : tensors) {
+    if (!known.contains(canonical) && !is_unused_tensor(canonical, config))
+      unknown.push_back(located.tensor->name);
+  }
+  if (missing.empty() && unknown.empty()) return;
+  const auto list = [](const auto& names) {
+    constexpr size_t kShown = 4;
+    std::string shown;
+    size_t count = 0;
+    for (const std::string& name : names) {
+      if (count++ < kShown) shown += (count > 1 ? ", " : "") + name;
+    }
+    return count > kShown ? text(shown, " and ", count - kShown, " more") : shown;
+  };
+  std::string fault =
+      text("checkpoint ", store.folder().string(), ", read as ", name_of(config.type), ":");
+  if (!missing.empty()) fault += " missing tensors: " + list(missing);
+  if (!unknown.empty())
+    fault += text(missing.empty() ? "" : ";", " unknown tensors: ", list(unknown));
+  throw Error(fault);
+}
+
+void check_shape_and_type(const LocatedTensor& located, const Shape& expected) {
+  const StoredTensor& tensor = *located.tensor;
+  FLASHRT_CHECK(tensor.shape == expected, where(located), " is ", tensor.shape,
+                ", config.json makes it ", expected);
+  FLASHRT_CHECK(is_float_dtype(tensor.dtype), where(located), " has dtype ", tensor.dtype,
+                ", expected F32, BF16 or F16");
+}
+
+// Reads any of the accepted types as float, which holds all of them exactly.
+class Elements {
+ public:
+  explicit Elements(const StoredTensor& tensor)
+      : data_(tensor.bytes.data()),
+        kind_(tensor.dtype == "F32"    ? Kind::kF32
+              : tensor.dtype == "BF16" ? Kind::kBF16
+                                       : Kind::kF16) {}
+
+  // Elements [first, first + to.size()).
+  void read(int64_t first, std::span<float> to) const {
+    if (kind_ == Kind::kF32) {
+      std::memcpy(to.data(), data_ + first * 4, to.size_bytes());
+      return;
+    }
+    const std::byte* from = data_ + first * 2;
+    for (float& value : to) {
+      uint16_t bits;
+      std::memcpy(&bits, from, sizeof bits);
+      from += sizeof bits;
+      value = kind_ == Kind::kBF16 ? bf16_to_float(bits) : f16_to_float(bits);
+    }
+  }
+
+ private:
+  enum class Kind { kF32, kBF16, kF16 };
+  const std::byte* data_;
+  Kind kind_;
+};
+
+}  // namespace
+
+struct Weights::Impl {
+  TensorStore store;
+  Located tensors;
+  std::vector<PlanWeight> table;
+  std::string digest;
+  std::unique_ptr<ThreadPool> threads;
+
+  const PlanWeight& weight(std::string_view name) const {
+    const auto found = std::find_if(table.begin(), table.end(),
+                                    [&](const PlanWeight& weight) { return weight.name == name; });
+    if (found != table.end()) return *found;
+    std::vector<std::string> known;
+    for (const PlanWeight& weight : table) known.push_back(weight.name);
+    throw Error(text("checkpoint ", store.folder().string(), " has no weight '", name,
+                     "'; nearest: ", nearest(name, known)));
+  }
+};
+
+Weights::Weights(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Weights::Weights(Weights&&) noexcept = default;
+Weights& Weights::operator=(Weights&&) noexcept = default;
+Weights::~Weights() = default;
+
+Weights Weights::open(const std::filesystem::path& checkpoint, const ModelConfig& config) {
+  TensorStore store(checkpoint);
+  Located tensors = by_canonical_name(store);
+  const ModelType family = family_of(store);
+  FLASHRT_CHECK(family == config.type, "checkpoint ", checkpoint.string(), ": config.json says ",
+                name_of(config.type), ", its tensors are those of ", name_of(family));
+  std::vector<PlanWeight> table = pi_weights(config);
+  check_presence(store, tensors, table, config);
+  std::map<std::string, LocatedTensor> used;
+  for_each_source(table, [&](const SourceTensor& source) {
+    const LocatedTensor& located = *find(tensors, source);
+    check_shape_and_type(located, source.shape);
+    used.emplace(source.names.front(), located);
+  });
+  auto threads = std::make_unique<ThreadPool>(0);
+  std::string digest = digest_of_finite(used, *threads);
+  return Weights(std::make_unique<Impl>(Impl{.store = std::move(store),
+                                             .tensors = std::move(tensors),
+                                             .table = std::move(table),
+                                             .digest = std::move(digest),
+                                             .threads = std::move(threads)}));
+}
+
+HostTensor Weights::load(std::string_view name) const {
+  const PlanWeight& weight = impl_->weight(name);
+  const int64_t width = weight.shape.width();
+  std::vector<double> factors(static_cast<size_t>(width), weight.factor);
+  for (const SourceTensor& norm : weight.norm) {
+    std::vector<float> scale(static_cast<size_t>(width));
+    Elements(*find(impl_->tensors, norm)->tensor).read(0, scale);
+    for (size_t column = 0; column < scale.size(); ++column)
+      factors[column] *= 1.0 + double{scale[column]};
+  }
+
+  HostTensor result{weight.shape, std::vector<float>(static_cast<size_t>(weight.shape.elements()))};
+  constexpr int64_t kBlockElements = 1 << 20;
+  const int64_t rows_per_block = std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, width));
+  int64_t first_row = 0;
+  for (const SourceTensor& part : weight.parts) {
+    const Elements elements(*find(impl_->tensors, part)->tensor);
+    const int64_t rows = part.shape.rows(), stride = part.shape.width();
+    impl_->threads->parallel_for(rows, rows_per_block, [&](int64_t begin, int64_t end, int) {
+      for (int64_t row = begin; row < end; ++row) {
+        const std::span<float> to(result.data.data() + (first_row + row) * width,
+                                  static_cast<size_t>(width));
+        elements.read(row * stride + weight.first_column, to);
+        for (size_t column = 0; column < to.size(); ++column) {
+          to[column] = static_cast<float>((double{to[column]} + weight.offset) * factors[column]);
+        }
+      }
+    });
+    first_row += rows;
+  }
+  return result;
+}
+
+Shape Weights::shape(std::string_view name) const { return impl_->weight(name).shape; }
+
+std::vector<std::string> Weights::names() const {
+  std::vector<std::string> names;
+  for (const PlanWeight& weight : impl_->table) names.push_back(weight.name);
+  return names;
+}
+
+const std::string& Weights::digest() const { return impl_->digest; }
+
+}  // namespace flashrt
