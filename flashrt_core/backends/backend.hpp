@@ -63,7 +63,8 @@ class Backend {
   // Scratch memory that one call needs; the memory pass reserves the largest.
   virtual size_t workspace_bytes(const Plan& plan, const Call& call) const = 0;
   virtual std::unique_ptr<Program> compile(Plan plan, std::shared_ptr<const DeviceWeights> weights,
-                                           const Calibration& calibration, const CompileOptions& options) = 0;
+                                           const Calibration& calibration,
+                                           const CompileOptions& options) = 0;
 };
 
 std::unique_ptr<Backend> make_cpu_backend(int threads);

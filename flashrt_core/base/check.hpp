@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// Error, the one exception type of the core, and FLASHRT_CHECK, which throws it with the values that disagree.
+// Error, the one exception type of the core, and FLASHRT_CHECK, which throws it with the values
+// that disagree.
 #pragma once
 
 #include <sstream>
@@ -33,7 +34,7 @@ std::string text(const Parts&... parts) {
 }  // namespace flashrt
 
 // FLASHRT_CHECK(rows > 0, "linear ", name, ": ", rows, " rows");
-#define FLASHRT_CHECK(condition, ...)                              \
-  do {                                                             \
+#define FLASHRT_CHECK(condition, ...)                                       \
+  do {                                                                      \
     if (!(condition)) throw ::flashrt::Error(::flashrt::text(__VA_ARGS__)); \
   } while (false)

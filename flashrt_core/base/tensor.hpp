@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// DType and Shape: what a tensor holds and how large it is. Tensors are row-major; nothing here owns memory.
+// DType and Shape: what a tensor holds and how large it is. Tensors are row-major; nothing here
+// owns memory.
 #pragma once
 
 #include <cstddef>

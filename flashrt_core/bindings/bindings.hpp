@@ -20,7 +20,8 @@ void bind_calibration(pybind11::module_& module);
 void bind_engine(pybind11::module_& module);
 void bind_plan(pybind11::module_& module);
 
-// A C-contiguous array of exactly this type: never converted, so never copied behind the caller's back.
+// A C-contiguous array of exactly this type: never converted, so never copied behind the caller's
+// back.
 template <class T>
 using Array = pybind11::array_t<T, pybind11::array::c_style>;
 

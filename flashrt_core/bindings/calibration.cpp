@@ -19,14 +19,18 @@ void bind_calibration(py::module_& module) {
       .def("save", &Calibration::save, py::arg("path"))
       .def(
           "finish",
-          [](Calibration& calibration, const std::string& estimator, double fraction, bool per_step) {
-            FLASHRT_CHECK(estimator == "min_max" || estimator == "percentile", "range estimator '", estimator,
-                          "'; known: min_max, percentile");
-            calibration.finish(estimator == "min_max" ? RangeEstimator::kMinMax : RangeEstimator::kPercentile, fraction,
-                               per_step);
+          [](Calibration& calibration, const std::string& estimator, double fraction,
+             bool per_step) {
+            FLASHRT_CHECK(estimator == "min_max" || estimator == "percentile", "range estimator '",
+                          estimator, "'; known: min_max, percentile");
+            calibration.finish(
+                estimator == "min_max" ? RangeEstimator::kMinMax : RangeEstimator::kPercentile,
+                fraction, per_step);
           },
-          py::arg("estimator") = "min_max", py::arg("fraction") = 0.9999, py::arg("per_step") = false,
-          "Turns what was observed into scales. fraction: of values inside the range, for the percentile.")
+          py::arg("estimator") = "min_max", py::arg("fraction") = 0.9999,
+          py::arg("per_step") = false,
+          "Turns what was observed into scales. fraction: of values inside the range, for the "
+          "percentile.")
       .def("scales", &Calibration::scales, py::arg("site"))
       .def_property_readonly("sites", &Calibration::sites)
       .def_readonly("weights_digest", &Calibration::weights_digest)

@@ -16,7 +16,8 @@ namespace py = pybind11;
 namespace flashrt {
 namespace {
 
-// What Python gives for real-time chunking. Keeps the arrays alive for as long as the engine reads them.
+// What Python gives for real-time chunking. Keeps the arrays alive for as long as the engine reads
+// them.
 struct PythonGuidance {
   Array<float> previous;  // [N, A]
   Array<float> weights;   // [N]
@@ -24,8 +25,9 @@ struct PythonGuidance {
   int committed_rows = 0;
 };
 
-ModelInput model_input(const Array<uint8_t>& images, const Array<int32_t>& tokens, const Array<float>& noise,
-                       const std::optional<Array<float>>& state, const PythonGuidance* guidance) {
+ModelInput model_input(const Array<uint8_t>& images, const Array<int32_t>& tokens,
+                       const Array<float>& noise, const std::optional<Array<float>>& state,
+                       const PythonGuidance* guidance) {
   ModelInput input{.images = view(images), .tokens = view(tokens), .noise = view(noise)};
   if (state) input.state = view(*state);
   if (guidance) {
@@ -37,8 +39,8 @@ ModelInput model_input(const Array<uint8_t>& images, const Array<int32_t>& token
   return input;
 }
 
-ProgramOptions program_options(int cameras, int prompt_capacity, int steps, int horizon, std::vector<float> times,
-                               bool guided, bool keep_values) {
+ProgramOptions program_options(int cameras, int prompt_capacity, int steps, int horizon,
+                               std::vector<float> times, bool guided, bool keep_values) {
   return {.plan = {.cameras = cameras,
                    .prompt_capacity = prompt_capacity,
                    .horizon = horizon,
@@ -62,15 +64,18 @@ py::dict stats_dict(const PlanStats& stats) {
 
 void bind_engine(py::module_& module) {
   py::class_<PythonGuidance>(module, "Guidance", "The previous chunk, for real-time chunking.")
-      .def(py::init([](Array<float> previous, Array<float> weights, Array<float> guidance, int committed_rows) {
-             return PythonGuidance{std::move(previous), std::move(weights), std::move(guidance), committed_rows};
+      .def(py::init([](Array<float> previous, Array<float> weights, Array<float> guidance,
+                       int committed_rows) {
+             return PythonGuidance{std::move(previous), std::move(weights), std::move(guidance),
+                                   committed_rows};
            }),
-           py::arg("previous").noconvert(), py::arg("weights").noconvert(), py::arg("guidance").noconvert(),
-           py::arg("committed_rows") = 0);
+           py::arg("previous").noconvert(), py::arg("weights").noconvert(),
+           py::arg("guidance").noconvert(), py::arg("committed_rows") = 0);
 
-  py::class_<Engine>(module, "Engine", "A checkpoint, compiled and ready: observation in, action chunk out.")
-      .def(py::init([](const std::filesystem::path& checkpoint, int cameras, int prompt_capacity, int steps,
-                       int horizon, std::vector<float> times, const std::string& recipe,
+  py::class_<Engine>(module, "Engine",
+                     "A checkpoint, compiled and ready: observation in, action chunk out.")
+      .def(py::init([](const std::filesystem::path& checkpoint, int cameras, int prompt_capacity,
+                       int steps, int horizon, std::vector<float> times, const std::string& recipe,
                        const std::filesystem::path& calibration, bool guided, bool keep_values,
                        bool float_activations, const std::string& backend, int threads) {
              const py::gil_scoped_release release;
@@ -80,31 +85,34 @@ void bind_engine(py::module_& module) {
                             .recipe = recipe,
                             .calibration = calibration,
                             .float_activations = float_activations,
-                            .program = program_options(cameras, prompt_capacity, steps, horizon, std::move(times),
-                                                       guided, keep_values)});
+                            .program = program_options(cameras, prompt_capacity, steps, horizon,
+                                                       std::move(times), guided, keep_values)});
            }),
            py::arg("checkpoint"), py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0,
            py::arg("steps") = 0, py::arg("horizon") = 0, py::arg("times") = std::vector<float>(),
-           py::arg("recipe") = "f32", py::arg("calibration") = std::filesystem::path(), py::arg("guided") = false,
-           py::arg("keep_values") = false, py::arg("float_activations") = false, py::arg("backend") = "cpu",
-           py::arg("threads") = 0)
+           py::arg("recipe") = "f32", py::arg("calibration") = std::filesystem::path(),
+           py::arg("guided") = false, py::arg("keep_values") = false,
+           py::arg("float_activations") = false, py::arg("backend") = "cpu", py::arg("threads") = 0)
       .def(
           "recompile",
-          [](const Engine& engine, int cameras, int prompt_capacity, int steps, int horizon, std::vector<float> times,
-             bool guided, bool keep_values) {
+          [](const Engine& engine, int cameras, int prompt_capacity, int steps, int horizon,
+             std::vector<float> times, bool guided, bool keep_values) {
             const py::gil_scoped_release release;
-            return engine.recompile(program_options(cameras, prompt_capacity, steps, horizon, std::move(times), guided,
-                                                    keep_values));
+            return engine.recompile(program_options(cameras, prompt_capacity, steps, horizon,
+                                                    std::move(times), guided, keep_values));
           },
           py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0, py::arg("steps") = 0,
-          py::arg("horizon") = 0, py::arg("times") = std::vector<float>(), py::arg("guided") = false,
-          py::arg("keep_values") = false, "Another program on the same weights.")
+          py::arg("horizon") = 0, py::arg("times") = std::vector<float>(),
+          py::arg("guided") = false, py::arg("keep_values") = false,
+          "Another program on the same weights.")
       .def(
           "infer",
-          [](Engine& engine, const Array<uint8_t>& images, const Array<int32_t>& tokens, const Array<float>& noise,
-             const std::optional<Array<float>>& state, const PythonGuidance* guidance) {
+          [](Engine& engine, const Array<uint8_t>& images, const Array<int32_t>& tokens,
+             const Array<float>& noise, const std::optional<Array<float>>& state,
+             const PythonGuidance* guidance) {
             const ModelInput input = model_input(images, tokens, noise, state, guidance);
-            Array<float> actions({engine.program_options().plan.horizon, engine.config().action_dim});
+            Array<float> actions(
+                {engine.program_options().plan.horizon, engine.config().action_dim});
             const std::span<float> out(actions.mutable_data(), static_cast<size_t>(actions.size()));
             {
               const py::gil_scoped_release release;
@@ -112,13 +120,14 @@ void bind_engine(py::module_& module) {
             }
             return actions;
           },
-          py::arg("images").noconvert(), py::arg("tokens").noconvert(), py::arg("noise").noconvert(),
-          py::arg("state").noconvert() = py::none(), py::arg("guidance") = nullptr, "Actions [N, A] in model space.")
+          py::arg("images").noconvert(), py::arg("tokens").noconvert(),
+          py::arg("noise").noconvert(), py::arg("state").noconvert() = py::none(),
+          py::arg("guidance") = nullptr, "Actions [N, A] in model space.")
       .def(
           "trace",
           [](Engine& engine, const std::vector<std::string>& values, const Array<uint8_t>& images,
-             const Array<int32_t>& tokens, const Array<float>& noise, const std::optional<Array<float>>& state,
-             const PythonGuidance* guidance) {
+             const Array<int32_t>& tokens, const Array<float>& noise,
+             const std::optional<Array<float>>& state, const PythonGuidance* guidance) {
             const ModelInput input = model_input(images, tokens, noise, state, guidance);
             std::map<std::string, TracedValue> traced;
             {
@@ -126,16 +135,20 @@ void bind_engine(py::module_& module) {
               traced = engine.trace(values, input);
             }
             py::dict result;
-            for (const auto& [name, value] : traced) result[py::str(name)] = to_array(value.data, value.shape);
+            for (const auto& [name, value] : traced)
+              result[py::str(name)] = to_array(value.data, value.shape);
             return result;
           },
           py::arg("values"), py::arg("images").noconvert(), py::arg("tokens").noconvert(),
-          py::arg("noise").noconvert(), py::arg("state").noconvert() = py::none(), py::arg("guidance") = nullptr,
-          "Values of the plan during one inference: float32, valid rows, one block per step in a repeated stage.")
+          py::arg("noise").noconvert(), py::arg("state").noconvert() = py::none(),
+          py::arg("guidance") = nullptr,
+          "Values of the plan during one inference: float32, valid rows, one block per step in a "
+          "repeated stage.")
       .def(
           "observe",
-          [](Engine& engine, Calibration& calibration, const Array<uint8_t>& images, const Array<int32_t>& tokens,
-             const Array<float>& noise, const std::optional<Array<float>>& state) {
+          [](Engine& engine, Calibration& calibration, const Array<uint8_t>& images,
+             const Array<int32_t>& tokens, const Array<float>& noise,
+             const std::optional<Array<float>>& state) {
             const ModelInput input = model_input(images, tokens, noise, state, nullptr);
             const py::gil_scoped_release release;
             engine.observe(input, calibration);
@@ -144,12 +157,17 @@ void bind_engine(py::module_& module) {
           py::arg("noise").noconvert(), py::arg("state").noconvert() = py::none(),
           "Adds this inference to the calibration.")
       .def_property_readonly("config", &Engine::config)
-      .def_property_readonly("cameras", [](const Engine& engine) { return engine.program_options().plan.cameras; })
-      .def_property_readonly("prompt_capacity",
-                             [](const Engine& engine) { return engine.program_options().plan.prompt_capacity; })
-      .def_property_readonly("horizon", [](const Engine& engine) { return engine.program_options().plan.horizon; })
-      .def_property_readonly("steps", [](const Engine& engine) { return engine.program_options().plan.steps; })
-      .def_property_readonly("times", [](const Engine& engine) { return engine.program_options().times; })
+      .def_property_readonly(
+          "cameras", [](const Engine& engine) { return engine.program_options().plan.cameras; })
+      .def_property_readonly(
+          "prompt_capacity",
+          [](const Engine& engine) { return engine.program_options().plan.prompt_capacity; })
+      .def_property_readonly(
+          "horizon", [](const Engine& engine) { return engine.program_options().plan.horizon; })
+      .def_property_readonly(
+          "steps", [](const Engine& engine) { return engine.program_options().plan.steps; })
+      .def_property_readonly("times",
+                             [](const Engine& engine) { return engine.program_options().times; })
       .def_property_readonly("weights_digest", &Engine::weights_digest)
       .def("plan_text", [](const Engine& engine) { return print(engine.plan()); })
       .def("plan_stats", [](const Engine& engine) { return stats_dict(engine.stats()); });

@@ -13,7 +13,8 @@ namespace flashrt {
 
 void bind_model_config(py::module_& module) {
   py::class_<ModelConfig>(module, "ModelConfig", "The dimensions of a checkpoint.")
-      .def_property_readonly("model_type", [](const ModelConfig& c) { return std::string(name_of(c.type)); })
+      .def_property_readonly("model_type",
+                             [](const ModelConfig& c) { return std::string(name_of(c.type)); })
       .def_property_readonly("image_size", [](const ModelConfig& c) { return c.vision.image_size; })
       .def_property_readonly("image_tokens", [](const ModelConfig& c) { return c.vision.tokens(); })
       .def_property_readonly("layers", [](const ModelConfig& c) { return c.expert.layers; })

@@ -14,8 +14,8 @@ namespace flashrt {
 void bind_plan(py::module_& module) {
   module.def(
       "describe_plan",
-      [](const ModelConfig& config, int cameras, int prompt_capacity, int horizon, int steps, bool guided,
-         const std::string& recipe, int threads) {
+      [](const ModelConfig& config, int cameras, int prompt_capacity, int horizon, int steps,
+         bool guided, const std::string& recipe, int threads) {
         const Plan plan = plan_for(config,
                                    {.cameras = cameras,
                                     .prompt_capacity = prompt_capacity,
@@ -24,9 +24,12 @@ void bind_plan(py::module_& module) {
                                     .guided = guided},
                                    Recipe::named(recipe));
         const std::unique_ptr<Backend> backend = make_cpu_backend(threads);
-        const auto workspace = [&](const Call& call) { return backend->workspace_bytes(plan, call); };
+        const auto workspace = [&](const Call& call) {
+          return backend->workspace_bytes(plan, call);
+        };
         int quantize_calls = 0;
-        for (const Call& call : plan.calls) quantize_calls += std::holds_alternative<Quantize>(call.op);
+        for (const Call& call : plan.calls)
+          quantize_calls += std::holds_alternative<Quantize>(call.op);
         py::dict result;
         result["text"] = print(plan);
         result["calls"] = plan.calls.size();
@@ -35,8 +38,9 @@ void bind_plan(py::module_& module) {
         result["unplanned_bytes"] = plan_memory(plan, workspace, true).arena_bytes;
         return result;
       },
-      py::arg("config"), py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0, py::arg("horizon") = 0,
-      py::arg("steps") = 0, py::arg("guided") = false, py::arg("recipe") = "f32", py::arg("threads") = 0,
+      py::arg("config"), py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0,
+      py::arg("horizon") = 0, py::arg("steps") = 0, py::arg("guided") = false,
+      py::arg("recipe") = "f32", py::arg("threads") = 0,
       "The plan of a configuration on the CPU backend: its text, its calls and its memory.");
 }
 

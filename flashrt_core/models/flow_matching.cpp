@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// The Euler sampler of the Pi models, with guidance towards the previous chunk (real-time chunking, Black et al. 2025,
-// arXiv 2506.07339, with the identity for the Jacobian of the network).
+// The Euler sampler of the Pi models, with guidance towards the previous chunk (real-time chunking,
+// Black et al. 2025, arXiv 2506.07339, with the identity for the Jacobian of the network).
 #include "models/models.hpp"
 
 namespace flashrt {
@@ -15,8 +15,10 @@ GuidanceInputs guidance_inputs(PlanBuilder& b, const ModelConfig& c, const PlanO
           .guidance = b.input("guidance", {o.steps}, DType::kF32)};
 }
 
-void euler_step(PlanBuilder& b, const PlanOptions& o, Value actions, Value velocity, Value times, const GuidanceInputs& g) {
-  EulerStep step{.actions = actions, .velocity = velocity, .step = static_cast<float>(-1.0 / o.steps)};
+void euler_step(PlanBuilder& b, const PlanOptions& o, Value actions, Value velocity, Value times,
+                const GuidanceInputs& g) {
+  EulerStep step{
+      .actions = actions, .velocity = velocity, .step = static_cast<float>(-1.0 / o.steps)};
   if (o.guided) {
     step.time = b.at_step(times);
     step.guidance = b.at_step(g.guidance);

@@ -7,7 +7,8 @@ namespace flashrt {
 
 Plan build_plan(const ModelConfig& config, const PlanOptions& options) {
   FLASHRT_CHECK(options.cameras >= 1, "cameras: ", options.cameras, ", expected at least 1");
-  FLASHRT_CHECK(options.prompt_capacity >= 1, "prompt capacity: ", options.prompt_capacity, ", expected at least 1");
+  FLASHRT_CHECK(options.prompt_capacity >= 1, "prompt capacity: ", options.prompt_capacity,
+                ", expected at least 1");
   FLASHRT_CHECK(options.horizon >= 1, "horizon: ", options.horizon, ", expected at least 1");
   FLASHRT_CHECK(options.steps >= 1, "denoise steps: ", options.steps, ", expected at least 1");
   switch (config.type) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// The models, and the blocks they share. A model file reads like the paper: inputs, stages in order, outputs.
+// The models, and the blocks they share. A model file reads like the paper: inputs, stages in
+// order, outputs.
 #pragma once
 
 #include <string>
@@ -18,7 +19,8 @@ struct PlanOptions {
   int prompt_capacity = 0;  // most prompt tokens
   int horizon = 0;          // actions in a chunk
   int steps = 0;            // denoise steps
-  bool guided = false;      // real-time chunking: takes the previous chunk and the rows that are committed
+  bool guided =
+      false;  // real-time chunking: takes the previous chunk and the rows that are committed
 };
 
 Plan build_pi05(const ModelConfig& config, const PlanOptions& options);
@@ -28,7 +30,8 @@ Plan build_plan(const ModelConfig& config, const PlanOptions& options);
 
 // ---- shared blocks
 
-// SigLIP: images [N, S, S, 3] u8 -> tokens [N*T, D] after the final norm. Views do not see each other.
+// SigLIP: images [N, S, S, 3] u8 -> tokens [N*T, D] after the final norm. Views do not see each
+// other.
 Value siglip(PlanBuilder& b, const VisionConfig& config, Value images);
 
 // Keys and values of every layer, [S, K*E] each.
@@ -46,41 +49,47 @@ struct Tokens {
   std::vector<KeyRange> keys;
 };
 
-// Adaptive norms of one layer; unset in plain layers, whose norm weight is folded into the weight that follows.
+// Adaptive norms of one layer; unset in plain layers, whose norm weight is folded into the weight
+// that follows.
 struct LayerStyles {
   NormOptions attn, mlp;
 };
 
 // One Gemma layer: calls are named after the layer, weights after the stack ("language", "expert").
-Stream gemma_layer(PlanBuilder& b, const GemmaConfig& config, const std::string& stack, int layer, Stream stream,
-                   const KvCache& cache, const Tokens& tokens, const LayerStyles& styles);
+Stream gemma_layer(PlanBuilder& b, const GemmaConfig& config, const std::string& stack, int layer,
+                   Stream stream, const KvCache& cache, const Tokens& tokens,
+                   const LayerStyles& styles);
 
-// The first part of a layer alone, up to its keys and values: all that the last layer of a stack owes to others.
+// The first part of a layer alone, up to its keys and values: all that the last layer of a stack
+// owes to others.
 struct Projected {
   Value residual;
   Value q;  // [T, H*E]
 };
-Projected gemma_project(PlanBuilder& b, const GemmaConfig& config, const std::string& stack, int layer, Stream stream,
-                        const KvCache& cache, const Tokens& tokens, const NormOptions& norm);
+Projected gemma_project(PlanBuilder& b, const GemmaConfig& config, const std::string& stack,
+                        int layer, Stream stream, const KvCache& cache, const Tokens& tokens,
+                        const NormOptions& norm);
 // The same from a weight that holds k and v only.
-void gemma_project_kv(PlanBuilder& b, const GemmaConfig& config, const std::string& stack, int layer, Stream stream,
-                      const KvCache& cache, const Tokens& tokens);
+void gemma_project_kv(PlanBuilder& b, const GemmaConfig& config, const std::string& stack,
+                      int layer, Stream stream, const KvCache& cache, const Tokens& tokens);
 
-// Images and prompt as the language model sees them, and its keys and values in the cache, after the suffix rows.
+// Images and prompt as the language model sees them, and its keys and values in the cache, after
+// the suffix rows.
 struct Prefix {
   Value prompt_length;  // i32 scalar input
   int image_tokens = 0;
 };
-Prefix paligemma_prefix(PlanBuilder& b, const ModelConfig& config, const PlanOptions& options, int suffix_rows,
-                        const KvCache& cache);
+Prefix paligemma_prefix(PlanBuilder& b, const ModelConfig& config, const PlanOptions& options,
+                        int suffix_rows, const KvCache& cache);
 
 // What the sampler adds to an Euler step when chunks are guided: inputs of the previous chunk.
 struct GuidanceInputs {
   Value committed_rows, previous, weights, guidance;
 };
-GuidanceInputs guidance_inputs(PlanBuilder& b, const ModelConfig& config, const PlanOptions& options);
+GuidanceInputs guidance_inputs(PlanBuilder& b, const ModelConfig& config,
+                               const PlanOptions& options);
 // actions += -1/S * velocity, guided if asked.
-void euler_step(PlanBuilder& b, const PlanOptions& options, Value actions, Value velocity, Value times,
-                const GuidanceInputs& guidance);
+void euler_step(PlanBuilder& b, const PlanOptions& options, Value actions, Value velocity,
+                Value times, const GuidanceInputs& guidance);
 
 }  // namespace flashrt

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// Pi0.5: PaliGemma prefix, action expert with adaptive norms, flow matching (Physical Intelligence 2025,
-// arXiv 2504.16054).
+// Pi0.5: PaliGemma prefix, action expert with adaptive norms, flow matching (Physical Intelligence
+// 2025, arXiv 2504.16054).
 #include "models/models.hpp"
 
 namespace flashrt {
@@ -10,7 +10,8 @@ namespace {
 
 // The adaptive operands of one norm, for all times at once; one row per time.
 Value style_rows(PlanBuilder& b, const GemmaConfig& c, const std::string& name, Value condition) {
-  return b.linear(name, condition, "expert." + name, 3 * int64_t{c.width}, {.bias = true});  // [S, 3D]
+  return b.linear(name, condition, "expert." + name, 3 * int64_t{c.width},
+                  {.bias = true});  // [S, 3D]
 }
 
 Style split(PlanBuilder& b, const GemmaConfig& c, Value row) {
@@ -36,9 +37,10 @@ Plan build_pi05(const ModelConfig& c, const PlanOptions& o) {
   Value norm_style;
   b.stage("styles", When::kLoad, 1, [&] {
     const Value time = b.time_embed("time", times, e.width, c.min_period, c.max_period);
-    const Value hidden = b.linear("time_in", time, "time_in", e.width, {.bias = true, .activation = Activation::kSilu});
-    const Value condition =
-        b.linear("time_out", hidden, "time_out", e.width, {.bias = true, .activation = Activation::kSilu});
+    const Value hidden = b.linear("time_in", time, "time_in", e.width,
+                                  {.bias = true, .activation = Activation::kSilu});
+    const Value condition = b.linear("time_out", hidden, "time_out", e.width,
+                                     {.bias = true, .activation = Activation::kSilu});
     for (int layer = 0; layer < e.layers; ++layer) {
       attn_styles.push_back(style_rows(b, e, std::to_string(layer) + ".attn_style", condition));
       mlp_styles.push_back(style_rows(b, e, std::to_string(layer) + ".mlp_style", condition));
@@ -60,15 +62,20 @@ Plan build_pi05(const ModelConfig& c, const PlanOptions& o) {
     const Tokens suffix{.rows = {.capacity = o.horizon},
                         .position_start = prefix.image_tokens,
                         .position = prefix.prompt_length,
-                        .keys = {{.begin = 0, .count = o.horizon + prefix.image_tokens, .length = prefix.prompt_length}}};
+                        .keys = {{.begin = 0,
+                                  .count = o.horizon + prefix.image_tokens,
+                                  .length = prefix.prompt_length}}};
 
-    Stream s{.residual = b.linear("action_in", actions, "action_in", e.width, {.bias = true})};  // [N, D]
+    Stream s{.residual =
+                 b.linear("action_in", actions, "action_in", e.width, {.bias = true})};  // [N, D]
     for (int layer = 0; layer < e.layers; ++layer) {
-      const LayerStyles styles{.attn = adaptive(attn_styles[layer]), .mlp = adaptive(mlp_styles[layer])};
+      const LayerStyles styles{.attn = adaptive(attn_styles[layer]),
+                               .mlp = adaptive(mlp_styles[layer])};
       s = gemma_layer(b, e, "expert", layer, s, cache, suffix, styles);
     }
     const Normed norm = b.add_norm("norm", s, adaptive(norm_style));
-    const Value velocity = b.linear("velocity", norm.y, "action_out", c.action_dim, {.bias = true});  // [N, A]
+    const Value velocity =
+        b.linear("velocity", norm.y, "action_out", c.action_dim, {.bias = true});  // [N, A]
     euler_step(b, o, actions, velocity, times, guidance);
   });
   return std::move(b).finish();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// PlanBuilder: the vocabulary a model is written in. It records calls, infers shapes and checks them.
+// PlanBuilder: the vocabulary a model is written in. It records calls, infers shapes and checks
+// them.
 #pragma once
 
 #include <functional>
@@ -27,7 +28,8 @@ struct Normed {
   Value y;
 };
 
-// The adaptive operands of one norm, [1, D] each. The gate belongs to the branch that the norm feeds.
+// The adaptive operands of one norm, [1, D] each. The gate belongs to the branch that the norm
+// feeds.
 struct Style {
   Value scale, shift, gate;
 };
@@ -75,7 +77,8 @@ class PlanBuilder {
 
   const Shape& shape(Value value) const { return plan_[value].shape; }
 
-  // Calls inside body belong to the stage. repeat > 1: the body runs that often, at_step moves along.
+  // Calls inside body belong to the stage. repeat > 1: the body runs that often, at_step moves
+  // along.
   void stage(std::string name, When when, int repeat, const std::function<void()>& body);
 
   // Parts of a value. They cost nothing at run time.
@@ -85,20 +88,24 @@ class PlanBuilder {
   // Row k of value in iteration k of the repeated stage.
   Value at_step(Value value);
 
-  // One value whose row ranges are the given values, in order. Launches nothing: the parts are written in place.
-  // Refused: parts that are inputs, states, views, or already placed elsewhere. Only the last part may be dynamic.
+  // One value whose row ranges are the given values, in order. Launches nothing: the parts are
+  // written in place. Refused: parts that are inputs, states, views, or already placed elsewhere.
+  // Only the last part may be dynamic.
   Value concat(std::string name, const std::vector<Value>& parts);
 
-  // Operations, named "<stage>.<name>". Shapes are inferred and checked; an Error names the call and both shapes.
+  // Operations, named "<stage>.<name>". Shapes are inferred and checked; an Error names the call
+  // and both shapes.
   Value patch_embed(std::string name, Value images, std::string weight, int width, int patch);
   Value token_embed(std::string name, Value tokens, std::string table, int vocabulary, int width);
   Normed add_norm(std::string name, Stream stream, const NormOptions& options);
-  Value linear(std::string name, Value x, std::string weight, int64_t width, const LinearOptions& options = {});
+  Value linear(std::string name, Value x, std::string weight, int64_t width,
+               const LinearOptions& options = {});
   // Writes k and v into rows of the cache; returns q, unset if heads is 0.
   Value qkv_rope(std::string name, Value qkv, Value k, Value v, const QkvOptions& options);
   Value attention(std::string name, Value q, Value k, Value v, const AttentionOptions& options);
   Value glu(std::string name, Value gate_up, Activation activation);
-  Value time_embed(std::string name, Value times, int64_t width, double min_period, double max_period);
+  Value time_embed(std::string name, Value times, int64_t width, double min_period,
+                   double max_period);
   void euler_step(std::string name, EulerStep operands);
 
   // Checks that every local value is written before it is read, and returns the plan.
@@ -107,8 +114,8 @@ class PlanBuilder {
  private:
   Value add_value(ValueInfo info);
   Value add_local(std::string name, Rows rows, std::vector<int64_t> row_shape);
-  Value add_view(Value of, std::string name, Shape shape, Rows rows, int64_t offset, int64_t row_stride,
-                 int64_t step_stride);
+  Value add_view(Value of, std::string name, Shape shape, Rows rows, int64_t offset,
+                 int64_t row_stride, int64_t step_stride);
   void add_call(std::string name, Op op);
   void use_weight(const std::string& name, Shape shape);
   std::string scoped(const std::string& name) const;

@@ -15,7 +15,9 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 bool meet(const LiveRange& a, const LiveRange& b) { return a.first <= b.last && b.first <= a.last; }
 
-size_t bytes_of(const ValueInfo& info) { return aligned(info.shape.elements() * size_of(info.type)); }
+size_t bytes_of(const ValueInfo& info) {
+  return aligned(info.shape.elements() * size_of(info.type));
+}
 
 }  // namespace
 
@@ -27,7 +29,8 @@ std::vector<LiveRange> live_ranges(const Plan& plan) {
 
   const auto extend = [&](Value storage, int first, int last) {
     auto& range = ranges[storage.id];
-    range = range ? LiveRange{std::min(range->first, first), std::max(range->last, last)} : LiveRange{first, last};
+    range = range ? LiveRange{std::min(range->first, first), std::max(range->last, last)}
+                  : LiveRange{first, last};
   };
 
   for (const Stage& stage : plan.stages) {
@@ -46,7 +49,8 @@ std::vector<LiveRange> live_ranges(const Plan& plan) {
         extend(storage, index, index);
         for (const Stage* writer : writers[storage.id]) {
           if (writer->when != stage.when) {
-            extend(storage, whole.first, whole.last);  // a later run reads it again: it must survive this one
+            extend(storage, whole.first,
+                   whole.last);  // a later run reads it again: it must survive this one
           } else if (stage.repeat > 1 && writer != &stage) {
             extend(storage, index, stage.last - 1);  // the next iteration reads it again
           }
@@ -74,9 +78,11 @@ MemoryPlan plan_memory(const Plan& plan, const std::function<size_t(const Call&)
     order.push_back(static_cast<int>(id));
     memory.unplanned_bytes += bytes_of(plan.values[id]);
   }
-  // Large values first: small ones fit into the gaps. Ties keep the order of the plan, so the result is repeatable.
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return bytes_of(plan.values[a]) > bytes_of(plan.values[b]); });
+  // Large values first: small ones fit into the gaps. Ties keep the order of the plan, so the
+  // result is repeatable.
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return bytes_of(plan.values[a]) > bytes_of(plan.values[b]);
+  });
 
   std::vector<int> placed;  // ascending by offset
   for (const int id : order) {
@@ -88,8 +94,9 @@ MemoryPlan plan_memory(const Plan& plan, const std::function<size_t(const Call&)
       offset = std::max(offset, memory.offset[other] + bytes_of(plan.values[other]));
     }
     memory.offset[id] = offset;
-    const auto position = std::upper_bound(placed.begin(), placed.end(), offset,
-                                           [&](size_t value, int other) { return value < memory.offset[other]; });
+    const auto position =
+        std::upper_bound(placed.begin(), placed.end(), offset,
+                         [&](size_t value, int other) { return value < memory.offset[other]; });
     placed.insert(position, id);
     memory.workspace_offset = std::max(memory.workspace_offset, offset + bytes);
   }

@@ -3,10 +3,10 @@
 
 // The closed list of operations: their operands, shapes and formulas.
 //
-// Shape letters as everywhere: T rows (tokens), D width, H query heads, K kv heads, E head dimension.
-// An operand is a Value, a handle into the plan. operands(v) shows each one to a visitor with read(name, value) and
-// write(name, value); passes, printers and backends learn from it what an operation touches. An unset operand
-// (id -1) is absent and is shown as well.
+// Shape letters as everywhere: T rows (tokens), D width, H query heads, K kv heads, E head
+// dimension. An operand is a Value, a handle into the plan. operands(v) shows each one to a visitor
+// with read(name, value) and write(name, value); passes, printers and backends learn from it what
+// an operation touches. An unset operand (id -1) is absent and is shown as well.
 #pragma once
 
 #include <string>
@@ -56,22 +56,24 @@ struct TokenEmbed {
 
 enum class Norm { kRms, kLayer };
 
-// residual_out = residual + gate * delta              (delta and gate optional; without delta nothing is written)
-// y            = norm(residual_out) * weight + bias   (weight and bias optional)
-//              = norm(residual_out) * (1 + scale) + shift   (adaptive; scale and shift come together)
-// Rows below committed_rows take their adaptive operands from the committed_* values: real-time chunking gives rows
-// whose actions are already decided the style of time 0.
+// residual_out = residual + gate * delta              (delta and gate optional; without delta
+// nothing is written) y            = norm(residual_out) * weight + bias   (weight and bias
+// optional)
+//              = norm(residual_out) * (1 + scale) + shift   (adaptive; scale and shift come
+//              together)
+// Rows below committed_rows take their adaptive operands from the committed_* values: real-time
+// chunking gives rows whose actions are already decided the style of time 0.
 struct AddNorm {
   Norm norm = Norm::kRms;
   float eps = 1e-6f;
-  Value residual;                                         // [T, D]
-  Value delta;                                            // [T, D]
-  Value gate, scale, shift;                               // [D] each
+  Value residual;                                          // [T, D]
+  Value delta;                                             // [T, D]
+  Value gate, scale, shift;                                // [D] each
   Value committed_gate, committed_scale, committed_shift;  // [D] each
-  Value committed_rows;                                   // i32 scalar
-  std::string weight, bias;                               // [D]
-  Value residual_out;                                     // [T, D], may be the storage of residual
-  Value y;                                                // [T, D]
+  Value committed_rows;                                    // i32 scalar
+  std::string weight, bias;                                // [D]
+  Value residual_out;                                      // [T, D], may be the storage of residual
+  Value y;                                                 // [T, D]
 
   template <class Visitor>
   void operands(Visitor&& v) {
@@ -89,12 +91,14 @@ struct AddNorm {
   }
 };
 
-// y = activation(x W^T + bias + shift) + residual. A quantised x or W carries its scale: real = quantised * scale.
+// y = activation(x W^T + bias + shift) + residual. A quantised x or W carries its scale: real =
+// quantised * scale.
 struct Linear {
   Value x;             // [T, D]
   std::string weight;  // W [width, D]
   std::string bias;    // [width], optional
-  Value shift;         // [width], optional: a bias that is computed, e.g. the time part of Pi0's action embedding
+  Value shift;  // [width], optional: a bias that is computed, e.g. the time part of Pi0's action
+                // embedding
   Activation activation = Activation::kNone;
   Value residual;  // [T, width], optional
   Value y;         // [T, width]
@@ -108,22 +112,23 @@ struct Linear {
   }
 };
 
-// Splits qkv into heads, normalises q and k per head if asked, rotates q and k, and stores k and v in the cache.
-// Column order of qkv: q [H*E] (absent without q), k [K*E], v [K*E].
-// RoPE, half-split: out[j] = x[j] cos - x[j+E/2] sin, out[j+E/2] = x[j+E/2] cos + x[j] sin,
-// angle = position * inv_freq[j], inv_freq[j] = 1 / base^(2j/E); position of row i = position_start + position + i.
+// Splits qkv into heads, normalises q and k per head if asked, rotates q and k, and stores k and v
+// in the cache. Column order of qkv: q [H*E] (absent without q), k [K*E], v [K*E]. RoPE,
+// half-split: out[j] = x[j] cos - x[j+E/2] sin, out[j+E/2] = x[j+E/2] cos + x[j] sin, angle =
+// position * inv_freq[j], inv_freq[j] = 1 / base^(2j/E); position of row i = position_start +
+// position + i.
 struct QkvRope {
-  Value qkv;               // [T, (H + 2K)*E], or [T, 2K*E] without q
-  int heads = 0;           // 0: no q (the last prefix layer, cross-attention)
+  Value qkv;      // [T, (H + 2K)*E], or [T, 2K*E] without q
+  int heads = 0;  // 0: no q (the last prefix layer, cross-attention)
   int kv_heads = 0;
   int head_dim = 0;
-  double rope_base = 0;    // 0: no rotation
-  int position_start = 0;  // position of row 0 ...
-  Value position;          // ... plus this i32 scalar, if given
+  double rope_base = 0;        // 0: no rotation
+  int position_start = 0;      // position of row 0 ...
+  Value position;              // ... plus this i32 scalar, if given
   std::string q_norm, k_norm;  // [E], optional: RMSNorm of each head before the rotation
   float eps = 1e-6f;
-  Value q;                 // [T, H*E], written if heads > 0
-  Value k, v;              // [T, K*E], rows of the cache
+  Value q;     // [T, H*E], written if heads > 0
+  Value k, v;  // [T, K*E], rows of the cache
 
   template <class Visitor>
   void operands(Visitor&& visit) {
@@ -142,11 +147,13 @@ struct KeyRange {
   Value length;
 };
 
-// Full; causal: query i sees keys with index <= i + offset; block: query i sees the keys of its own block of n rows.
+// Full; causal: query i sees keys with index <= i + offset; block: query i sees the keys of its own
+// block of n rows.
 enum class Mask { kNone, kCausal, kBlock };
 
-// y = softmax(q k^T * scale + mask) v, one softmax per query row and head over the keys in the ranges; query head h
-// reads kv head h / (H / K). Softmax in float32. Keys outside the ranges are never read.
+// y = softmax(q k^T * scale + mask) v, one softmax per query row and head over the keys in the
+// ranges; query head h reads kv head h / (H / K). Softmax in float32. Keys outside the ranges are
+// never read.
 struct Attention {
   Value q;     // [T, H*E]
   Value k, v;  // [S, K*E]
@@ -180,8 +187,8 @@ struct Glu {
   }
 };
 
-// y[s] = concat(sin(u), cos(u)), u[i] = 2 pi times[s] / period[i], period[i] = min * (max / min)^(i / (D/2 - 1)).
-// Evaluated in double, rounded once (u reaches 1571 rad).
+// y[s] = concat(sin(u), cos(u)), u[i] = 2 pi times[s] / period[i], period[i] = min * (max / min)^(i
+// / (D/2 - 1)). Evaluated in double, rounded once (u reaches 1571 rad).
 struct TimeEmbed {
   Value times;  // [S] f32
   double min_period = 0, max_period = 0;
@@ -198,8 +205,8 @@ struct TimeEmbed {
 //   x1       = actions - time * velocity
 //   v'       = velocity - guidance * weights[row] * (previous - x1)
 //   actions += step * v'          (step = -1/S, rounded once)
-// and rows below committed_rows are set to previous. The guidance operands come together or not at all; with weights
-// of zero and no committed rows the result has the bits of the unguided step.
+// and rows below committed_rows are set to previous. The guidance operands come together or not at
+// all; with weights of zero and no committed rows the result has the bits of the unguided step.
 struct EulerStep {
   Value actions;   // [N, A] f32 state, read and written
   Value velocity;  // [N, A]
@@ -223,7 +230,8 @@ struct EulerStep {
   }
 };
 
-// y = x in another type. Only the precision pass adds it, and only where the producer cannot write the type itself.
+// y = x in another type. Only the precision pass adds it, and only where the producer cannot write
+// the type itself.
 struct Quantize {
   Value x;  // [T, D]
   Value y;  // [T, D]
@@ -235,8 +243,8 @@ struct Quantize {
   }
 };
 
-using Op = std::variant<PatchEmbed, TokenEmbed, AddNorm, Linear, QkvRope, Attention, Glu, TimeEmbed, EulerStep,
-                        Quantize>;
+using Op = std::variant<PatchEmbed, TokenEmbed, AddNorm, Linear, QkvRope, Attention, Glu, TimeEmbed,
+                        EulerStep, Quantize>;
 
 // "add_norm", "linear", ...
 std::string_view name_of(const Op& op);

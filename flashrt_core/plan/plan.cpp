@@ -29,8 +29,9 @@ struct WriteVisitor {
 }  // namespace
 
 std::string_view name_of(const Op& op) {
-  static constexpr std::string_view kNames[] = {"patch_embed", "token_embed", "add_norm",   "linear",     "qkv_rope",
-                                                "attention",   "glu",         "time_embed", "euler_step", "quantize"};
+  static constexpr std::string_view kNames[] = {
+      "patch_embed", "token_embed", "add_norm",   "linear",     "qkv_rope",
+      "attention",   "glu",         "time_embed", "euler_step", "quantize"};
   static_assert(std::size(kNames) == std::variant_size_v<Op>);
   return kNames[op.index()];
 }
@@ -88,7 +89,8 @@ const Stage& Plan::stage_of(int call) const {
   for (const Stage& stage : stages) {
     if (call >= stage.first && call < stage.last) return stage;
   }
-  throw Error(text("plan ", model, ": call ", call, " is in no stage; the plan has ", calls.size(), " calls"));
+  throw Error(text("plan ", model, ": call ", call, " is in no stage; the plan has ", calls.size(),
+                   " calls"));
 }
 
 void for_each_read(Call& call, const std::function<void(Value&)>& visit) {

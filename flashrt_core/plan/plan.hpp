@@ -19,8 +19,8 @@ enum class When { kLoad, kPrompt, kInfer };
 
 std::string_view name_of(When when);
 
-// A first extent that changes between runs: base + *length rows are valid, out of a fixed capacity. Rows past them
-// are never read; what they hold is unspecified.
+// A first extent that changes between runs: base + *length rows are valid, out of a fixed capacity.
+// Rows past them are never read; what they hold is unspecified.
 struct Rows {
   int64_t capacity = 0;
   Value length;  // i32 scalar input; unset: all rows are valid
@@ -45,8 +45,9 @@ struct ValueInfo {
   // Views only. Offsets and strides count elements of the storage, a value that is not a view.
   Value storage;
   int64_t offset = 0;
-  int64_t row_stride = 0;   // from row to row
-  int64_t step_stride = 0;  // from iteration to iteration of a repeated stage; 0 for an ordinary view
+  int64_t row_stride = 0;  // from row to row
+  int64_t step_stride =
+      0;  // from iteration to iteration of a repeated stage; 0 for an ordinary view
 };
 
 struct Call {

@@ -3,6 +3,7 @@
 
 #include "plan/print.hpp"
 
+#include <set>
 #include <sstream>
 
 namespace flashrt {
@@ -12,7 +13,8 @@ namespace {
 std::string shape_text(const Plan& plan, const ValueInfo& info) {
   if (!info.rows.length) return text(info.shape);
   std::ostringstream out;
-  out << "[{" << info.rows.base << " + " << plan[info.rows.length].name << " of " << info.rows.capacity << '}';
+  out << "[{" << info.rows.base << " + " << plan[info.rows.length].name << " of "
+      << info.rows.capacity << '}';
   for (size_t axis = 1; axis < info.shape.rank(); ++axis) out << ", " << info.shape[axis];
   out << ']';
   return out.str();
@@ -33,7 +35,8 @@ struct OperandPrinter {
   }
 };
 
-void print_weight(const Plan& plan, std::ostringstream& out, std::string_view role, const std::string& name) {
+void print_weight(const Plan& plan, std::ostringstream& out, std::string_view role,
+                  const std::string& name) {
   if (name.empty()) return;
   const WeightInfo& info = plan.weight(name);
   out << ' ' << role << '=' << name << ' ' << info.type;
@@ -66,8 +69,8 @@ struct AttributePrinter {
     print_weight(plan, out, "bias", op.bias);
   }
   void operator()(const QkvRope& op) const {
-    out << " heads " << op.heads << '/' << op.kv_heads << 'x' << op.head_dim << " rope " << op.rope_base << " from "
-        << op.position_start;
+    out << " heads " << op.heads << '/' << op.kv_heads << 'x' << op.head_dim << " rope "
+        << op.rope_base << " from " << op.position_start;
     print_weight(plan, out, "q_norm", op.q_norm);
     print_weight(plan, out, "k_norm", op.k_norm);
   }
@@ -82,7 +85,9 @@ struct AttributePrinter {
     }
   }
   void operator()(const Glu& op) const { out << activation_text(op.activation); }
-  void operator()(const TimeEmbed& op) const { out << " period " << op.min_period << " .. " << op.max_period; }
+  void operator()(const TimeEmbed& op) const {
+    out << " period " << op.min_period << " .. " << op.max_period;
+  }
   void operator()(const EulerStep& op) const { out << " step " << op.step; }
   void operator()(const Quantize&) const {}
 };
@@ -92,14 +97,18 @@ struct AttributePrinter {
 std::string print(const Plan& plan) {
   std::ostringstream out;
   out << "plan " << plan.model << '\n';
+  std::set<int> written;
+  for (const Call& call : plan.calls) {
+    for_each_write(call, [&](Value value) { written.insert(value.id); });
+  }
   for (size_t id = 0; id < plan.values.size(); ++id) {
     const ValueInfo& info = plan.values[id];
     if (info.kind == Kind::kInput || info.kind == Kind::kState) {
-      out << (info.kind == Kind::kInput ? "input " : "state ") << info.name << ' ' << shape_text(plan, info) << ' '
-          << info.type << '\n';
-    } else if (info.kind == Kind::kView && info.step_stride == 0 && plan[info.storage].kind == Kind::kLocal &&
-               info.row_stride == plan[info.storage].shape.width()) {
-      out << "part " << info.name << " of " << plan[info.storage].name << " at row "
+      out << (info.kind == Kind::kInput ? "input " : "state ") << info.name << ' '
+          << shape_text(plan, info) << ' ' << info.type << '\n';
+    } else if (info.kind == Kind::kView && plan[info.storage].kind == Kind::kLocal &&
+               written.contains(id)) {
+      out << "place " << info.name << " in " << plan[info.storage].name << " at row "
           << info.offset / info.row_stride << '\n';
     }
   }

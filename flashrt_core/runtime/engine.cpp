@@ -22,8 +22,9 @@ std::unique_ptr<Backend> make_backend(const std::string& name, int threads) {
 Calibration load_calibration(const std::filesystem::path& path, const std::string& weights_digest) {
   if (path.empty()) return {};
   Calibration calibration = Calibration::load(path);
-  FLASHRT_CHECK(calibration.weights_digest == weights_digest, "calibration ", path.string(), " was measured on weights ",
-                calibration.weights_digest, ", these are ", weights_digest, "; calibrate this checkpoint");
+  FLASHRT_CHECK(calibration.weights_digest == weights_digest, "calibration ", path.string(),
+                " was measured on weights ", calibration.weights_digest, ", these are ",
+                weights_digest, "; calibrate this checkpoint");
   return calibration;
 }
 
@@ -90,11 +91,11 @@ Engine::Engine(std::shared_ptr<Model> model, const ProgramOptions& options)
   plan.steps = chosen(plan.steps, config.steps, "number of denoise steps");
   plan.prompt_capacity = chosen(plan.prompt_capacity, config.prompt_capacity, "prompt capacity");
   if (options_.times.empty()) options_.times = accumulated_times(plan.steps);
-  FLASHRT_CHECK(static_cast<int>(options_.times.size()) == plan.steps, "times: ", options_.times.size(),
-                " values for ", plan.steps, " steps");
+  FLASHRT_CHECK(static_cast<int>(options_.times.size()) == plan.steps,
+                "times: ", options_.times.size(), " values for ", plan.steps, " steps");
 
-  program_ = model_->backend->compile(plan_for(config, plan, model_->recipe), model_->weights, model_->calibration,
-                                      {.keep_values = options_.keep_values});
+  program_ = model_->backend->compile(plan_for(config, plan, model_->recipe), model_->weights,
+                                      model_->calibration, {.keep_values = options_.keep_values});
   zeros_.resize(static_cast<size_t>(plan.horizon) * std::max(config.action_dim, plan.steps));
   std::vector<float> times = options_.times;
   if (plan.guided && config.type == ModelType::kPi05) times.push_back(0.0f);  // of committed rows
@@ -117,8 +118,11 @@ PlanStats Engine::stats() const {
   PlanStats stats{.calls = static_cast<int>(plan().calls.size()),
                   .arena_bytes = program_->arena_bytes(),
                   .weight_bytes = model_->weights->bytes()};
-  for (const Call& call : plan().calls) stats.quantize_calls += std::holds_alternative<Quantize>(call.op);
-  const auto workspace = [&](const Call& call) { return model_->backend->workspace_bytes(plan(), call); };
+  for (const Call& call : plan().calls)
+    stats.quantize_calls += std::holds_alternative<Quantize>(call.op);
+  const auto workspace = [&](const Call& call) {
+    return model_->backend->workspace_bytes(plan(), call);
+  };
   stats.unplanned_bytes = plan_memory(plan(), workspace, true).arena_bytes;
   return stats;
 }
@@ -128,18 +132,20 @@ void Engine::write_input(const ModelInput& input) {
   const PlanOptions& o = options_.plan;
   const size_t image_bytes = size_t{3} * c.vision.image_size * c.vision.image_size;
   const size_t actions = static_cast<size_t>(o.horizon) * c.action_dim;
-  FLASHRT_CHECK(input.images.size() == o.cameras * image_bytes, "images: ", input.images.size(), " bytes, expected ",
-                o.cameras, " cameras x ", c.vision.image_size, " x ", c.vision.image_size, " x 3");
-  FLASHRT_CHECK(!input.tokens.empty() && input.tokens.size() <= static_cast<size_t>(o.prompt_capacity), "prompt: ",
-                input.tokens.size(), " tokens, expected 1 to ", o.prompt_capacity);
+  FLASHRT_CHECK(input.images.size() == o.cameras * image_bytes, "images: ", input.images.size(),
+                " bytes, expected ", o.cameras, " cameras x ", c.vision.image_size, " x ",
+                c.vision.image_size, " x 3");
+  FLASHRT_CHECK(
+      !input.tokens.empty() && input.tokens.size() <= static_cast<size_t>(o.prompt_capacity),
+      "prompt: ", input.tokens.size(), " tokens, expected 1 to ", o.prompt_capacity);
   for (size_t i = 0; i < input.tokens.size(); ++i) {
-    FLASHRT_CHECK(input.tokens[i] >= 0 && input.tokens[i] < c.vocab_size, "prompt: token ", i, " is ", input.tokens[i],
-                  ", the vocabulary has ", c.vocab_size);
+    FLASHRT_CHECK(input.tokens[i] >= 0 && input.tokens[i] < c.vocab_size, "prompt: token ", i,
+                  " is ", input.tokens[i], ", the vocabulary has ", c.vocab_size);
   }
-  FLASHRT_CHECK(input.noise.size() == actions, "noise: ", input.noise.size(), " values, expected ", o.horizon, " x ",
-                c.action_dim);
-  FLASHRT_CHECK(input.state.size() == static_cast<size_t>(c.state_dim), "state: ", input.state.size(),
-                " values, expected ", c.state_dim);
+  FLASHRT_CHECK(input.noise.size() == actions, "noise: ", input.noise.size(), " values, expected ",
+                o.horizon, " x ", c.action_dim);
+  FLASHRT_CHECK(input.state.size() == static_cast<size_t>(c.state_dim),
+                "state: ", input.state.size(), " values, expected ", c.state_dim);
 
   write_values(*program_, "images", input.images);
   write_values(*program_, "actions", input.noise);
@@ -164,21 +170,24 @@ void Engine::write_guidance(const ModelInput& input) {
   const PlanOptions& o = options_.plan;
   const Guidance& g = input.guidance;
   const auto full = [&](std::span<const float> data, size_t size, std::string_view name) {
-    FLASHRT_CHECK(data.empty() || data.size() == size, name, ": ", data.size(), " values, expected ", size);
+    FLASHRT_CHECK(data.empty() || data.size() == size, name, ": ", data.size(),
+                  " values, expected ", size);
     return data.empty() ? std::span<const float>(zeros_).first(size) : data;
   };
-  FLASHRT_CHECK(g.committed_rows >= 0 && g.committed_rows <= o.horizon, "committed rows: ", g.committed_rows,
-                ", the horizon is ", o.horizon);
+  FLASHRT_CHECK(g.committed_rows >= 0 && g.committed_rows <= o.horizon,
+                "committed rows: ", g.committed_rows, ", the horizon is ", o.horizon);
   FLASHRT_CHECK(g.committed_rows == 0 || !g.previous.empty(), "committed rows: ", g.committed_rows,
                 ", but no previous actions");
   const std::span<const float> previous = full(g.previous, input.noise.size(), "previous actions");
   write_values<int32_t>(*program_, "committed_rows", std::span(&g.committed_rows, 1));
   write_values(*program_, "previous_actions", previous);
-  write_values(*program_, "previous_weights", full(g.weights, o.horizon, "weights of the previous actions"));
+  write_values(*program_, "previous_weights",
+               full(g.weights, o.horizon, "weights of the previous actions"));
   write_values(*program_, "guidance", full(g.guidance, o.steps, "guidance"));
   // Committed rows start as they will end.
   if (g.committed_rows > 0) {
-    write_values(*program_, "actions", previous.first(static_cast<size_t>(g.committed_rows) * model_->config.action_dim));
+    write_values(*program_, "actions",
+                 previous.first(static_cast<size_t>(g.committed_rows) * model_->config.action_dim));
   }
 }
 
@@ -190,7 +199,8 @@ void Engine::infer(const ModelInput& input, std::span<float> actions) {
 
 namespace {
 
-// Whether this call completes the value: it writes it, or, where nothing writes it directly, the whole or a part of it.
+// Whether this call completes the value: it writes it, or, where nothing writes it directly, the
+// whole or a part of it.
 std::set<int> writers_of(const Plan& plan, Value value) {
   std::set<int> direct, indirect;
   for (int index = 0; index < static_cast<int>(plan.calls.size()); ++index) {
@@ -200,7 +210,8 @@ std::set<int> writers_of(const Plan& plan, Value value) {
     });
   }
   if (!direct.empty()) return direct;
-  FLASHRT_CHECK(!indirect.empty(), "value ", plan[value].name, " is written by no call: nothing to trace");
+  FLASHRT_CHECK(!indirect.empty(), "value ", plan[value].name,
+                " is written by no call: nothing to trace");
   return {*indirect.rbegin()};
 }
 
@@ -210,7 +221,8 @@ int64_t valid_rows(const ValueInfo& info, int prompt_length) {
 
 }  // namespace
 
-std::map<std::string, TracedValue> Engine::trace(const std::vector<std::string>& values, const ModelInput& input) {
+std::map<std::string, TracedValue> Engine::trace(const std::vector<std::string>& values,
+                                                 const ModelInput& input) {
   const Plan& plan = program_->plan();
   struct Target {
     Value value;
@@ -240,13 +252,15 @@ std::map<std::string, TracedValue> Engine::trace(const std::vector<std::string>&
       program_->read_float(info.name, std::span(out.data).last(size));
     }
   };
-  for (const When when : {When::kLoad, When::kPrompt, When::kInfer}) program_->run_observed(when, record);
+  for (const When when : {When::kLoad, When::kPrompt, When::kInfer})
+    program_->run_observed(when, record);
   return traced;
 }
 
 void Engine::observe(const ModelInput& input, Calibration& calibration) {
-  FLASHRT_CHECK(model_->recipe.float_activations,
-                "calibrating needs an engine that holds quantised activations in float (float_activations)");
+  FLASHRT_CHECK(
+      model_->recipe.float_activations,
+      "calibrating needs an engine that holds quantised activations in float (float_activations)");
   const Plan& plan = program_->plan();
   write_input(input);
   const int prompt_length = static_cast<int>(input.tokens.size());
@@ -261,7 +275,8 @@ void Engine::observe(const ModelInput& input, Calibration& calibration) {
       calibration.observe(info.site, repeated ? iteration : -1, data);
     });
   };
-  for (const When when : {When::kLoad, When::kPrompt, When::kInfer}) program_->run_observed(when, record);
+  for (const When when : {When::kLoad, When::kPrompt, When::kInfer})
+    program_->run_observed(when, record);
   calibration.weights_digest = model_->weights_digest;
 }
 

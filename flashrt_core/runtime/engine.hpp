@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// Engine: a checkpoint, compiled and ready. Observation in, action chunk out, in the model's own units.
+// Engine: a checkpoint, compiled and ready. Observation in, action chunk out, in the model's own
+// units.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,9 @@ namespace flashrt {
 
 // What one program is compiled for.
 struct ProgramOptions {
-  PlanOptions plan;          // horizon, steps or prompt_capacity of 0: the checkpoint's own
-  std::vector<float> times;  // of the steps; empty: t = 1, then t += -1/S in float32 as the reference does
+  PlanOptions plan;  // horizon, steps or prompt_capacity of 0: the checkpoint's own
+  std::vector<float>
+      times;  // of the steps; empty: t = 1, then t += -1/S in float32 as the reference does
   bool keep_values = false;
 };
 
@@ -55,7 +57,8 @@ struct ModelInput {
   Guidance guidance;                // engines compiled for it only
 };
 
-// A value of the plan as it was during a run: float32, valid rows, one block per iteration of its stage.
+// A value of the plan as it was during a run: float32, valid rows, one block per iteration of its
+// stage.
 struct TracedValue {
   std::vector<int64_t> shape;  // [iterations,] rows, ...
   std::vector<float> data;
@@ -87,8 +90,10 @@ class Engine {
 
   // Writes actions [N, A]. Not to be called from two threads at once.
   void infer(const ModelInput& input, std::span<float> actions);
-  std::map<std::string, TracedValue> trace(const std::vector<std::string>& values, const ModelInput& input);
-  // Adds the values of this inference to the sites of the calibration; the engine has float_activations.
+  std::map<std::string, TracedValue> trace(const std::vector<std::string>& values,
+                                           const ModelInput& input);
+  // Adds the values of this inference to the sites of the calibration; the engine has
+  // float_activations.
   void observe(const ModelInput& input, Calibration& calibration);
 
  private:
