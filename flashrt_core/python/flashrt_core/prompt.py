@@ -57,6 +57,9 @@ class PromptFormat(Protocol):
 
     uses_state: bool
 
+    def read(self, task: str) -> str:
+        """The task as the model reads it."""
+
     def pieces(self, task: str, bins: NDArray[np.int64]) -> tuple[str, ...]: ...
 
 
@@ -69,9 +72,12 @@ class StatePrompt:
     width: int = 0  # columns written, the missing ones as value 0; 0 = those the robot has
     uses_state = True
 
+    def read(self, task: str) -> str:
+        return self.clean(task)
+
     def pieces(self, task: str, bins: NDArray[np.int64]) -> tuple[str, ...]:
         numbers = [*bins.tolist(), *state_bins(np.zeros(max(0, self.width - len(bins)))).tolist()]
-        return (f'Task: {self.clean(task)}, State: {" ".join(map(str, numbers))};\n{self.ending}',)
+        return (f'Task: {self.read(task)}, State: {" ".join(map(str, numbers))};\n{self.ending}',)
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,11 @@ class PlainPrompt:
 
     uses_state = False
 
+    def read(self, task: str) -> str:
+        return clean(task)
+
     def pieces(self, task: str, bins: NDArray[np.int64]) -> tuple[str, ...]:
-        return (clean(task), '\n')
+        return (self.read(task), '\n')
 
 
 @dataclass(frozen=True)
@@ -90,5 +99,8 @@ class LerobotPlainPrompt:
 
     uses_state = False
 
+    def read(self, task: str) -> str:
+        return task if task.endswith('\n') else task + '\n'
+
     def pieces(self, task: str, bins: NDArray[np.int64]) -> tuple[str, ...]:
-        return (task if task.endswith('\n') else task + '\n',)
+        return (self.read(task),)

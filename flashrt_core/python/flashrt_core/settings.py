@@ -75,6 +75,7 @@ class PolicySettings:
     allow_degenerate_statistics: bool = False
     min_statistics_width: float = 1e-3  # robot units; a column narrower than this is degenerate
     state_limit: float | None = None  # refuse observations whose normalised state is beyond +-limit
+    real_time_chunking: bool = False  # compile the model so that infer takes a prefix
     guidance: GuidanceSettings | None = None  # needed for a prefix of mode 'guided'; or the checkpoint
     seed: int = 0  # of the noise where infer is given neither noise nor seed
 

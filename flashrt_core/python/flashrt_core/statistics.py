@@ -21,6 +21,10 @@ class Statistics:
     name: str  # 'state' or 'actions', for messages
     values: Mapping[str, NDArray]  # mean, std, q01, q99, min, max, q10, q90: those that the file has
 
+    @property
+    def columns(self) -> int:
+        return max((len(value) for value in self.values.values()), default=0)
+
     def get(self, kind: str, wanted_by: str) -> NDArray:
         """The statistic of that kind; one that is missing is never replaced by another."""
         if kind not in self.values:

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""What the policy needs of the native module, and how it is found."""
+
+import importlib
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashrt_core.errors import Error
+
+
+class ModelConfig(Protocol):
+    """Sizes of a checkpoint; padded model dimensions."""
+
+    model_type: str  # 'pi05' or 'pi0'
+    image_size: int
+    action_dim: int
+    horizon: int
+    state_dim: int  # 0 where the state is part of the prompt
+    steps: int  # 0 where the checkpoint does not say
+    prompt_capacity: int  # 0 where the checkpoint does not say
+    vocab_size: int
+
+
+class Guidance(Protocol):
+    """previous [H, A] float32, weights [H] float32, guidance [S] float32, committed_rows."""
+
+
+class Engine(Protocol):
+    """One compiled model."""
+
+    weights_digest: str
+    horizon: int
+    steps: int
+
+    def infer(
+        self,
+        images: NDArray[np.uint8],
+        tokens: NDArray[np.int32],
+        noise: NDArray[np.float32],
+        state: NDArray[np.float32] | None = None,
+        guidance: Guidance | None = None,
+    ) -> NDArray[np.float32]: ...
+
+
+class Core(Protocol):
+    """The native module, or a stand-in for it."""
+
+    def read_model_config(self, checkpoint: str) -> ModelConfig: ...
+
+    def Engine(  # noqa: N802 - the name of the class in the native module
+        self,
+        checkpoint: str,
+        *,
+        cameras: int,
+        prompt_capacity: int,
+        steps: int,
+        horizon: int,
+        times: Sequence[float],
+        recipe: str,
+        calibration: str,
+        guided: bool,
+        backend: str,
+        threads: int,
+    ) -> Engine: ...
+
+    def Guidance(  # noqa: N802
+        self,
+        previous: NDArray[np.float32],
+        weights: NDArray[np.float32],
+        guidance: NDArray[np.float32],
+        committed_rows: int,
+    ) -> Guidance: ...
+
+
+def native_core() -> Core:
+    """The native module; transforms and tests do without it, so it is imported when a policy is loaded."""
+    try:
+        return cast(Core, importlib.import_module('flashrt_core._core'))
+    except ImportError as fault:
+        raise Error(
+            f'the native module flashrt_core._core cannot be imported ({fault}); build the project with '
+            '`pip install .`, `make demo` or `colcon build`'
+        ) from fault

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Puts together the pipeline of a lerobot checkpoint from its config.json and processor files."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_safetensors
+
+from flashrt_core.engine import ModelConfig
+from flashrt_core.errors import Error
+from flashrt_core.normalise import LEROBOT_EPS, Scaler, check_widths, make_scaler
+from flashrt_core.pipeline import (
+    ActionTransform,
+    AddState,
+    KeepColumns,
+    Pipeline,
+    Unnormalise,
+    column_names,
+    order_cameras,
+)
+from flashrt_core.prompt import LerobotPlainPrompt, StatePrompt
+from flashrt_core.relative import RelativeActions, mask_by_name
+from flashrt_core.settings import GuidanceSettings, Normalisation, PolicySettings
+from flashrt_core.statistics import Statistics
+
+_CAMERA_PREFIX = 'observation.images.'
+_STATE, _ACTION = 'observation.state', 'action'
+_MAX_STATE_FILE_BYTES = 64 << 20
+
+_MODES: Mapping[str, Normalisation] = {
+    'IDENTITY': 'identity',
+    'MEAN_STD': 'zscore',
+    'MIN_MAX': 'min_max',
+    'QUANTILES': 'quantile',
+    'QUANTILE10': 'quantile10',
+}
+
+# Steps whose effect is reproduced here; any other step could change what the model sees, so it is refused.
+_RELATIVE_STEPS = ('relative_actions_processor', 'delta_actions_processor')
+_KNOWN_STEPS = {
+    'policy_preprocessor.json': {
+        'rename_observations_processor',
+        'to_batch_processor',
+        'normalizer_processor',
+        'pi05_prepare_state_tokenizer_processor_step',
+        'pi0_new_line_processor',
+        'tokenizer_processor',
+        'device_processor',
+        *_RELATIVE_STEPS,
+    },
+    'policy_postprocessor.json': {'unnormalizer_processor', 'absolute_actions_processor', 'device_processor'},
+}
+
+
+@dataclass(frozen=True)
+class _Step:
+    config: Mapping[str, Any]
+    state_file: str | None
+
+
+@dataclass(frozen=True)
+class _Processor:
+    """One processor file: its steps by registry name."""
+
+    path: Path
+    sha256: str
+    steps: Mapping[str, _Step]
+
+    @classmethod
+    def read(cls, folder: Path, name: str) -> '_Processor':
+        path = folder / name
+        document, sha256 = _read_json(path)
+        steps = {}
+        try:
+            for step in document['steps']:
+                registered = step.get('registry_name')
+                if registered not in _KNOWN_STEPS[name]:
+                    raise Error(
+                        f"{path}: step '{registered or step.get('class')}' is not known; known are "
+                        f'{sorted(_KNOWN_STEPS[name])}'
+                    )
+                steps[registered] = _Step(step.get('config') or {}, step.get('state_file'))
+        except (KeyError, TypeError, AttributeError) as fault:
+            raise Error(f'{path}: no list of processor steps ({type(fault).__name__}: {fault})') from fault
+        return cls(path, sha256, steps)
+
+    def config(self, name: str) -> Mapping[str, Any]:
+        return self.steps[name].config if name in self.steps else {}
+
+
+@dataclass(frozen=True, eq=False)
+class _Normalisation:
+    scaler: Scaler
+    kind: Normalisation
+    warnings: list[str]
+
+
+def lerobot_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
+    """Order of lerobot: rename, normalise, write the prompt; back: slice, un-normalise, add state."""
+    _check_settings(settings, config)
+    checkpoint = Path(settings.checkpoint)
+    folder = checkpoint if settings.statistics is None else Path(settings.statistics)
+    document, _ = _read_json(checkpoint / 'config.json')
+    before = _Processor.read(folder, 'policy_preprocessor.json')
+    after = _Processor.read(folder, 'policy_postprocessor.json')
+    inputs, outputs = document.get('input_features') or {}, document.get('output_features') or {}
+    state_dim = _width(settings, 'state_dim', inputs, _STATE)
+    action_dim = _width(settings, 'action_dim', outputs, _ACTION)
+
+    state = _normalisation(
+        settings, before, 'normalizer_processor', _STATE, column_names(settings, state_dim)
+    )
+    action_names = _action_names(before, document, action_dim)
+    actions = _normalisation(settings, after, 'unnormalizer_processor', _ACTION, action_names)
+
+    transforms: list[ActionTransform] = [KeepColumns(action_dim), Unnormalise(actions.scaler)]
+    mask = _relative_mask(before, after, action_dim)
+    if any(mask):
+        if len(mask) > state_dim:
+            raise Error(f'{before.path}: {len(mask)} relative actions, but the state has {state_dim} columns')
+        transforms.append(AddState(RelativeActions(mask), scaler=None))
+
+    slots = tuple(
+        key.removeprefix(_CAMERA_PREFIX)
+        for key, feature in inputs.items()
+        if feature.get('type') == 'VISUAL' and not key.startswith(f'{_CAMERA_PREFIX}empty_camera_')
+    )
+    renamed = before.config('rename_observations_processor').get('rename_map') or {}
+    aliases = {
+        old.removeprefix(_CAMERA_PREFIX): new.removeprefix(_CAMERA_PREFIX) for old, new in renamed.items()
+    }
+    plain = config.model_type == 'pi0'
+    return Pipeline(
+        cameras=order_cameras(settings, slots, aliases, config.image_size),
+        before=(),
+        state_scaler=state.scaler,
+        state_kind=state.kind,
+        prompt=LerobotPlainPrompt() if plain else StatePrompt(width=settings.state_text_width),
+        after=tuple(transforms),
+        state_dim=state_dim,
+        action_dim=action_dim,
+        sources={
+            'statistics': f'{before.path}, {after.path}',
+            'statistics_sha256': f'{before.sha256}, {after.sha256}',
+            'normalisation': f'state: {state.kind}, actions: {actions.kind}',
+        },
+        warnings=(*state.warnings, *actions.warnings),
+        guidance=settings.guidance or _guidance(document),
+        max_hard_delay=int(document.get('rtc_training_max_delay') or 0),
+    )
+
+
+def _check_settings(settings: PolicySettings, config: ModelConfig) -> None:
+    """Refuses settings that would contradict what the checkpoint's files say."""
+    if settings.platform != 'none':
+        raise Error(f"policy settings: platform is '{settings.platform}'; lerobot checkpoints have none")
+    for name in ('delta_mask', 'adapt_to_pi', 'asset_id'):
+        if getattr(settings, name) is not None:
+            raise Error(f"policy settings: '{name}' is an openpi setting; lerobot's files say it themselves")
+    if settings.state_in_prompt != (config.model_type == 'pi05'):
+        raise Error(
+            f'policy settings: state_in_prompt is {settings.state_in_prompt}, but a {config.model_type} '
+            f'model of lerobot {"always" if config.model_type == "pi05" else "never"} has it there'
+        )
+
+
+def _read_json(path: Path) -> tuple[dict[str, Any], str]:
+    if not path.is_file():
+        raise Error(f'lerobot checkpoint: {path} does not exist; no other place is searched')
+    data = path.read_bytes()
+    try:
+        document = json.loads(data)
+    except ValueError as fault:
+        raise Error(f'{path}: no JSON: {fault}') from fault
+    if not isinstance(document, dict):
+        raise Error(f'{path}: holds a {type(document).__name__}, needed an object')
+    for name in ('use_visual_memory', 'use_proprioceptive_memory'):
+        if document.get(name):
+            raise Error(f"{path}: '{name}' is not supported")
+    return document, hashlib.sha256(data).hexdigest()
+
+
+def _width(settings: PolicySettings, name: str, features: Mapping[str, Any], key: str) -> int:
+    given = getattr(settings, name)
+    shape = (features.get(key) or {}).get('shape')
+    stored = int(shape[0]) if shape else 0
+    if not stored and not given:
+        raise Error(f"policy settings: '{name}' is needed; config.json has no shape for '{key}'")
+    if stored and given not in (0, stored):
+        raise Error(f"policy settings: {name} is {given}, config.json says {stored} for '{key}'")
+    return stored or given
+
+
+def _normalisation(
+    settings: PolicySettings, processor: _Processor, step_name: str, feature: str, names: tuple[str, ...]
+) -> _Normalisation:
+    if step_name not in processor.steps:
+        raise Error(f"{processor.path}: step '{step_name}' is missing")
+    step = processor.steps[step_name]
+    modes = step.config.get('norm_map') or {}
+    if modes.get('VISUAL', 'IDENTITY') != 'IDENTITY':
+        raise Error(
+            f"{processor.path}: pictures are normalised by '{modes['VISUAL']}'; only IDENTITY is supported"
+        )
+    mode = modes.get('STATE' if feature == _STATE else 'ACTION', 'IDENTITY')
+    if mode not in _MODES:
+        raise Error(
+            f"{processor.path}: normalisation '{mode}' of {feature} is not known; known: {list(_MODES)}"
+        )
+    kind = _MODES[mode]
+    statistics = _statistics(processor, step, feature)
+    if kind != 'identity' and not statistics.values:
+        # lerobot would use such values as they are; a robot must not find that out by moving.
+        if settings.normalisation != 'identity':
+            raise Error(
+                f'{processor.path}: {mode} needs statistics of {feature}, but the file has none; give '
+                "'statistics' (a folder with processor files), or normalisation 'identity' if the model was "
+                'trained without'
+            )
+        kind = 'identity'
+    if settings.normalisation not in (None, kind):
+        raise Error(
+            f"policy settings: normalisation is '{settings.normalisation}', {processor.path} says '{kind}' "
+            f'for {feature}'
+        )
+    warnings = check_widths(
+        kind, statistics, names, settings.min_statistics_width, settings.allow_degenerate_statistics
+    )
+    eps = float(step.config.get('eps', LEROBOT_EPS))
+    return _Normalisation(make_scaler('lerobot', kind, statistics, eps), kind, warnings)
+
+
+def _statistics(processor: _Processor, step: _Step, feature: str) -> Statistics:
+    if step.state_file is None:
+        return Statistics(feature, {})
+    path = processor.path.parent / step.state_file
+    if Path(step.state_file).name != step.state_file or not path.is_file():
+        raise Error(f"{processor.path}: state_file '{step.state_file}' is no file beside it")
+    if path.stat().st_size > _MAX_STATE_FILE_BYTES:
+        raise Error(f'{path}: {path.stat().st_size} bytes are too many for statistics')
+    try:
+        tensors = load_safetensors(path.read_bytes())
+    except (SafetensorError, ValueError) as fault:
+        raise Error(f'{path}: no safetensors file: {fault}') from fault
+    values = {
+        kind: tensor.reshape(-1)
+        for name, tensor in tensors.items()
+        for prefix, _, kind in [name.rpartition('.')]
+        if prefix == feature
+    }
+    return Statistics(feature, values)
+
+
+def _relative_step(processor: _Processor) -> Mapping[str, Any]:
+    for name in _RELATIVE_STEPS:
+        if name in processor.steps:
+            return processor.config(name)
+    return {}
+
+
+def _relative_mask(before: _Processor, after: _Processor, action_dim: int) -> tuple[bool, ...]:
+    step = _relative_step(before)
+    enabled = bool(step.get('enabled'))
+    undone = bool(after.config('absolute_actions_processor').get('enabled'))
+    if enabled != undone:
+        raise Error(
+            f'{before.path} {"makes" if enabled else "does not make"} actions relative, {after.path} '
+            f'{"undoes" if undone else "does not undo"} it; the two files do not belong together'
+        )
+    if not enabled:
+        return ()
+    return mask_by_name(action_dim, step.get('action_names'), step.get('exclude_joints') or ())
+
+
+def _action_names(before: _Processor, document: Mapping[str, Any], action_dim: int) -> tuple[str, ...]:
+    """For messages."""
+    names = _relative_step(before).get('action_names') or document.get('action_feature_names') or ()
+    return tuple(names) if len(names) == action_dim else tuple(f'action[{i}]' for i in range(action_dim))
+
+
+def _guidance(document: Mapping[str, Any]) -> GuidanceSettings | None:
+    stored = document.get('rtc_config')
+    if not stored:
+        return None
+    try:
+        return GuidanceSettings(
+            schedule=stored['prefix_attention_schedule'].lower(),
+            execution_horizon=stored['execution_horizon'],
+            max_weight=stored['max_guidance_weight'],
+        )
+    except (KeyError, AttributeError, TypeError) as fault:
+        raise Error(f'config.json: rtc_config is not complete ({type(fault).__name__}: {fault})') from fault

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""What a checkpoint was trained with, put together: robot units to model units and back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashrt_core.errors import Error
+from flashrt_core.normalise import Scaler
+from flashrt_core.prompt import PromptFormat
+from flashrt_core.relative import RelativeActions
+from flashrt_core.resize import Resize, Rotate, to_bytes
+from flashrt_core.settings import GuidanceSettings, Normalisation, PolicySettings
+
+PictureTransform = Callable[[NDArray], NDArray]
+StateTransform = Callable[[NDArray], NDArray]
+
+
+@dataclass(frozen=True, eq=False)
+class StateForms:
+    """One state as the transforms see it; each [state_dim]."""
+
+    robot: NDArray[np.float64]
+    decoded: NDArray  # in the joint conventions of the model
+    normalised: NDArray
+
+
+class ActionTransform(Protocol):
+    """[rows, columns] actions and the state they were inferred from -> actions, a step nearer the robot."""
+
+    def __call__(self, actions: NDArray, state: StateForms) -> NDArray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Unnormalise:
+    """Model units to physical units."""
+
+    scaler: Scaler
+
+    def __call__(self, actions: NDArray, state: StateForms) -> NDArray:
+        return self.scaler.unnormalise(actions)
+
+
+@dataclass(frozen=True, eq=False)
+class AddState:
+    """Relative columns to absolute ones."""
+
+    relative: RelativeActions
+    # openpi adds the normalised state after un-normalising it, lerobot the robot's state as it came.
+    scaler: Scaler | None
+
+    def __call__(self, actions: NDArray, state: StateForms) -> NDArray:
+        anchor = state.robot if self.scaler is None else self.scaler.unnormalise(state.normalised)
+        return self.relative.to_absolute(actions, anchor.astype(actions.dtype, copy=False))
+
+
+@dataclass(frozen=True)
+class KeepColumns:
+    """Drops the padding of the model."""
+
+    columns: int
+
+    def __call__(self, actions: NDArray, state: StateForms) -> NDArray:
+        return actions[..., : self.columns]
+
+
+@dataclass(frozen=True, eq=False)
+class ToRobot:
+    """The joint conventions of the model to those of the robot."""
+
+    encode: Callable[[NDArray], NDArray]
+
+    def __call__(self, actions: NDArray, state: StateForms) -> NDArray:
+        return self.encode(actions)
+
+
+@dataclass(frozen=True, eq=False)
+class Camera:
+    """A picture the model gets: its name in observations, its slot in the model, how it is prepared."""
+
+    name: str
+    slot: str
+    transforms: tuple[PictureTransform, ...]
+
+    def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        for transform in self.transforms:
+            image = transform(image)
+        return image
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """Everything before and after the model, in the order of the original."""
+
+    cameras: tuple[
+        Camera, ...
+    ]  # present ones, in the order of the model; absent slots are not part of the plan
+    before: tuple[StateTransform, ...]  # robot -> decoded
+    state_scaler: Scaler
+    state_kind: Normalisation
+    prompt: PromptFormat
+    after: tuple[ActionTransform, ...]
+    state_dim: int
+    action_dim: int
+    sources: Mapping[str, str]  # what the statistics came from, for humans
+    warnings: tuple[str, ...] = ()
+    guidance: GuidanceSettings | None = None
+    max_hard_delay: int = 0  # rows a checkpoint was trained to take as given; 0 = not trained for it
+
+    def state_forms(self, robot: NDArray[np.float64]) -> StateForms:
+        decoded = robot
+        for transform in self.before:
+            decoded = transform(decoded)
+        return StateForms(robot, decoded, self.state_scaler.normalise(decoded))
+
+    def robot_actions(self, model_actions: NDArray[np.float32], state: StateForms) -> NDArray[np.float64]:
+        """[horizon, model_action_dim] -> [horizon, action_dim]."""
+        actions: NDArray = model_actions
+        for transform in self.after:
+            actions = transform(actions, state)
+        return np.asarray(actions, np.float64)
+
+
+def order_cameras(
+    settings: PolicySettings, slots: tuple[str, ...], aliases: Mapping[str, str], size: int
+) -> tuple[Camera, ...]:
+    """The cameras of the settings in the order of the model's slots, whatever the order of their names."""
+    by_slot: dict[str, str] = {}
+    for name in settings.cameras:
+        slot = aliases.get(name, name)
+        if slot not in slots:
+            raise Error(
+                f"cameras: '{name}' is no slot of this checkpoint; it has {list(slots)}"
+                + (f', also called {sorted(aliases)}' if aliases else '')
+            )
+        if slot in by_slot:
+            raise Error(f"cameras: '{by_slot[slot]}' and '{name}' are both slot '{slot}'")
+        by_slot[slot] = name
+    fit: tuple[PictureTransform, ...] = (Resize(size, size, 'pil', settings.fit),)
+    if settings.resize == 'lerobot':
+        fit = (Resize(size, size, 'torch', settings.fit), to_bytes)
+    cameras = []
+    for slot in slots:
+        if slot in by_slot:
+            degrees = settings.rotation.get(by_slot[slot], 0)
+            turn: tuple[PictureTransform, ...] = (Rotate(degrees),) if degrees else ()
+            cameras.append(Camera(by_slot[slot], slot, turn + fit))
+    return tuple(cameras)
+
+
+def column_names(settings: PolicySettings, state_dim: int) -> tuple[str, ...]:
+    """One name per state column, for messages."""
+    if settings.state_names and len(settings.state_names) != state_dim:
+        raise Error(f'state_names: {len(settings.state_names)} names for {state_dim} columns of the state')
+    return settings.state_names or tuple(f'state[{i}]' for i in range(state_dim))

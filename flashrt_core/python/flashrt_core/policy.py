@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Observation to action chunk: the protocol of a policy, and the policy that runs a checkpoint."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashrt_core.engine import Core, Engine, Guidance, ModelConfig, native_core
+from flashrt_core.errors import Error
+from flashrt_core.lerobot import lerobot_pipeline
+from flashrt_core.openpi import openpi_pipeline
+from flashrt_core.pipeline import Pipeline, StateForms, column_names
+from flashrt_core.prompt import FIRST_BIN, LAST_BIN, check_prompt, state_bins
+from flashrt_core.rtc import denoise_times, guidance_scale, prefix_weights
+from flashrt_core.settings import GuidanceSettings, PolicySettings
+from flashrt_core.tokenizer import Tokenizer
+from flashrt_core.types import ActionChunk, ActionPrefix, CameraFrame, Observation, OutOfRange, PolicySpec
+
+__all__ = ['FlashPolicy', 'GuidanceSettings', 'Policy', 'PolicySettings', 'load_policy']
+
+# Beyond these normalised values a column is reported: the end of the range, or three standard deviations.
+_REPORTED_BEYOND = {'zscore': 3.0, 'identity': np.inf}
+
+
+class Policy(Protocol):
+    """Turns observations into action chunks; all calls come from one thread at a time."""
+
+    @property
+    def spec(self) -> PolicySpec: ...
+
+    def set_prompt(self, text: str) -> int: ...
+
+    def infer(
+        self,
+        observation: Observation,
+        *,
+        noise: NDArray[np.float32] | None = None,
+        seed: int | None = None,
+        prefix: ActionPrefix | None = None,
+    ) -> ActionChunk: ...
+
+    def warm_up(self) -> None: ...
+
+    def reset(self) -> None: ...
+
+    def info(self) -> Mapping[str, str]: ...
+
+
+class FlashPolicy:
+    """Runs one checkpoint: its pipeline around an engine, one prompt at a time."""
+
+    def __init__(
+        self,
+        *,
+        settings: PolicySettings,
+        spec: PolicySpec,
+        pipeline: Pipeline,
+        tokenizer: Tokenizer,
+        config: ModelConfig,
+        core: Core,
+        engine: Engine,
+        times: NDArray[np.float32],
+    ) -> None:
+        self.spec = spec
+        self.pipeline = pipeline
+        self.engine = engine
+        self._settings = settings
+        self._tokenizer = tokenizer
+        self._config = config
+        self._core = core
+        self._times = times
+        self._names = column_names(settings, spec.state_dim)
+        self._longest_bin = max(
+            range(FIRST_BIN, LAST_BIN + 1), key=lambda value: len(tokenizer.encode(f' {value} {value}'))
+        )
+        self._prompt_id = 0
+        self._task = ''
+        self._fixed_tokens: NDArray[np.int32] | None = None  # of a prompt without state
+        self._tick = 0
+
+    def set_prompt(self, text: str) -> int:
+        """Takes a new instruction and returns its id; a refused one leaves the prompt in use as it was.
+
+        With the state in the prompt its length is checked for the longest possible state text.
+        """
+        task = check_prompt(text)
+        longest = self._tokens(task, np.full(self.spec.state_dim, self._longest_bin))
+        if len(longest) > self.spec.prompt_capacity:
+            message = f'prompt: needs {len(longest)} tokens, the capacity is {self.spec.prompt_capacity}'
+            if self.pipeline.prompt.uses_state:
+                without = len(self._tokens(task, np.empty(0, np.int64)))
+                message += f' ({without} for the text, {len(longest) - without} for the longest state text)'
+            raise Error(f'{message}; shorten it or raise prompt_capacity. The prompt in use stays')
+        if longest.max() >= self._config.vocab_size:
+            raise Error(
+                f'prompt: token {longest.max()} is beyond the {self._config.vocab_size} tokens of the model; '
+                f'the tokenizer {self._tokenizer.path} does not belong to this checkpoint'
+            )
+        self._task = task
+        self._fixed_tokens = None if self.pipeline.prompt.uses_state else longest
+        self._prompt_id += 1
+        return self._prompt_id
+
+    def infer(
+        self,
+        observation: Observation,
+        *,
+        noise: NDArray[np.float32] | None = None,
+        seed: int | None = None,
+        prefix: ActionPrefix | None = None,
+    ) -> ActionChunk:
+        """noise: [horizon, model_action_dim]; without it, drawn from (seed or settings.seed, tick)."""
+        start = time.perf_counter()
+        if noise is not None and seed is not None:
+            raise Error(f'infer: noise and seed {seed} were both given; give one')
+        if not self._prompt_id or observation.prompt_id != self._prompt_id:
+            raise Error(
+                f'infer: the observation has prompt_id {observation.prompt_id}, the prompt in use has '
+                f'{self._prompt_id or "none; call set_prompt first"}'
+            )
+        state = self.pipeline.state_forms(self._checked_state(observation))
+        out_of_range = self._check_range(state.normalised)
+        images = self._images(observation)
+        tokens = self._fixed_tokens
+        if tokens is None:
+            tokens = self._tokens(self._task, state_bins(state.normalised))
+        guidance = None if prefix is None else self._guidance(prefix)
+        if noise is None:
+            seed = self._settings.seed if seed is None else seed
+            noise = self._draw(seed)
+        noise = self._checked_noise(noise)
+
+        ready = time.perf_counter()
+        model_actions = self.engine.infer(images, tokens, noise, self._model_state(state), guidance)
+        done = time.perf_counter()
+
+        if not np.isfinite(model_actions).all():
+            row, column = np.argwhere(~np.isfinite(model_actions))[0]
+            raise Error(f'infer: the model gave {model_actions[row, column]} in row {row}, column {column}')
+        actions = self.pipeline.robot_actions(model_actions, state)
+        end = time.perf_counter()
+        return ActionChunk(
+            actions=actions,
+            model_actions=model_actions,
+            stamps_ns=dict(observation.stamps_ns),
+            prompt_id=self._prompt_id,
+            seed=seed,
+            timings={
+                'preprocess': (ready - start) * 1e3,
+                'engine': (done - ready) * 1e3,
+                'postprocess': (end - done) * 1e3,
+            },
+            out_of_range=out_of_range,
+        )
+
+    def warm_up(self) -> None:
+        """Runs the engine on black pictures with the shortest and the longest prompt; no tick passes."""
+        spec = self.spec
+        images = np.zeros((len(spec.cameras), spec.image_size, spec.image_size, 3), np.uint8)
+        noise = np.zeros((spec.horizon, spec.model_action_dim), np.float32)
+        state = np.zeros(self._config.state_dim, np.float32) if self._config.state_dim else None
+        for length in (1, spec.prompt_capacity):
+            actions = self.engine.infer(
+                images, np.full(length, self._tokenizer.bos, np.int32), noise, state, None
+            )
+            if actions.shape != noise.shape:
+                raise Error(f'warm-up: the model gives actions {actions.shape}, needed {noise.shape}')
+
+    def reset(self) -> None:
+        """Starts the sequence of noise again; the prompt stays."""
+        self._tick = 0
+
+    def info(self) -> Mapping[str, str]:
+        """What is loaded, for status and reports."""
+        return {
+            'checkpoint': str(self._settings.checkpoint),
+            'model': self._config.model_type,
+            'weights_digest': self.engine.weights_digest,
+            'backend': self._settings.backend,
+            'recipe': self._settings.recipe,
+            'tokenizer': str(self._tokenizer.path),
+            'tokenizer_sha256': self._tokenizer.sha256,
+            **self.pipeline.sources,
+            'prompt': self.pipeline.prompt.read(self._task),
+            'warnings': '; '.join(self.pipeline.warnings),
+        }
+
+    def _tokens(self, task: str, bins: NDArray[np.int64]) -> NDArray[np.int32]:
+        return self._tokenizer.prompt(self.pipeline.prompt.pieces(task, bins))
+
+    def _draw(self, seed: int) -> NDArray[np.float32]:
+        """Philox from (seed, tick), so that every backend gets the same noise."""
+        if not 0 <= seed < 2**64:
+            raise Error(f'infer: seed is {seed}, needed 0 <= seed < 2^64')
+        generator = np.random.Generator(np.random.Philox(key=np.array([seed, self._tick], np.uint64)))
+        self._tick += 1
+        return generator.standard_normal((self.spec.horizon, self.spec.model_action_dim), np.float32)
+
+    def _checked_noise(self, noise: NDArray) -> NDArray[np.float32]:
+        noise = np.ascontiguousarray(noise, np.float32)
+        needed = (self.spec.horizon, self.spec.model_action_dim)
+        if noise.shape != needed or not np.isfinite(noise).all():
+            raise Error(f'infer: noise has shape {noise.shape}, needed {needed}, all finite')
+        return noise
+
+    def _checked_state(self, observation: Observation) -> NDArray[np.float64]:
+        state = np.asarray(observation.state, np.float64)
+        if state.shape != (self.spec.state_dim,):
+            raise Error(f'infer: the state has shape {state.shape}, needed ({self.spec.state_dim},)')
+        faulty = np.flatnonzero(~np.isfinite(state))
+        if faulty.size:
+            listed = ', '.join(f'{self._names[i]} = {state[i]}' for i in faulty)
+            raise Error(f'infer: the state is not finite: {listed}')
+        return state
+
+    def _check_range(self, normalised: NDArray) -> tuple[OutOfRange, ...]:
+        """Reports columns beyond the training data; refuses beyond the limit of the settings."""
+        beyond = _REPORTED_BEYOND.get(self.pipeline.state_kind, 1.0)
+        limit = self._settings.state_limit
+        found = tuple(
+            OutOfRange(i, self._names[i], value)
+            for i, value in enumerate(normalised.tolist())
+            if not abs(value) <= (beyond if limit is None else min(beyond, limit))
+        )
+        refused = [item for item in found if limit is not None and not abs(item.normalised) <= limit]
+        if refused:
+            listed = ', '.join(f'{item.name} = {item.normalised:.4g}' for item in refused)
+            raise Error(f'infer: normalised state beyond state_limit {limit:g}: {listed}')
+        return found
+
+    def _images(self, observation: Observation) -> NDArray[np.uint8]:
+        """[cameras, size, size, 3] in the order of the model."""
+        missing = [name for name in self.spec.cameras if name not in observation.images]
+        unknown = [name for name in observation.images if name not in self.spec.cameras]
+        if missing or unknown:
+            raise Error(
+                f'infer: cameras missing: {missing}, not known: {unknown}; the policy was loaded for '
+                f'{list(self.spec.cameras)}'
+            )
+        size = self.spec.image_size
+        images = np.empty((len(self.spec.cameras), size, size, 3), np.uint8)
+        for i, camera in enumerate(self.pipeline.cameras):
+            image = observation.images[camera.name]
+            if isinstance(image, CameraFrame):
+                image = image.rgb()
+            if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
+                raise Error(
+                    f"infer: picture '{camera.name}' is {image.dtype} {image.shape}, needed uint8 "
+                    '(height, width, 3)'
+                )
+            images[i] = camera(image)
+        return images
+
+    def _model_state(self, state: StateForms) -> NDArray[np.float32] | None:
+        """The continuous state of Pi0, padded with zeros after normalisation; none for Pi0.5."""
+        if not self._config.state_dim:
+            return None
+        padded = np.zeros(self._config.state_dim, np.float32)
+        padded[: len(state.normalised)] = state.normalised
+        return padded
+
+    def _guidance(self, prefix: ActionPrefix) -> Guidance | None:
+        """What holds the new chunk to the prefix; nothing is held where no row is left."""
+        if not self._settings.real_time_chunking:
+            raise Error('infer: a prefix was given, but the policy was loaded without real_time_chunking')
+        rows, columns = np.shape(prefix.model_actions)
+        horizon, width = self.spec.horizon, self.spec.model_action_dim
+        if rows > horizon or columns > width or not np.isfinite(prefix.model_actions).all():
+            raise Error(
+                f'infer: prefix of {rows} rows and {columns} columns, needed finite values and at most '
+                f'{horizon} and {width}'
+            )
+        previous = np.zeros((horizon, width), np.float32)
+        previous[:rows, :columns] = prefix.model_actions
+        if prefix.mode == 'hard':
+            longest = min(self.pipeline.max_hard_delay, horizon - 1, rows)
+            if prefix.delay > longest:
+                raise Error(
+                    f'infer: hard prefix with delay {prefix.delay}; the checkpoint was trained for '
+                    f'{self.pipeline.max_hard_delay} rows, the chunk has {horizon}, the prefix {rows}'
+                )
+            nothing = np.zeros(horizon, np.float32), np.zeros(len(self._times), np.float32)
+            return self._core.Guidance(previous, *nothing, prefix.delay)
+        guidance = self.pipeline.guidance
+        if guidance is None:
+            raise Error(
+                "policy settings: 'guidance' is needed for a prefix of mode 'guided'; the checkpoint has no "
+                'rtc_config'
+            )
+        if not rows:
+            return None
+        weights = prefix_weights(guidance.schedule, prefix.delay, guidance.execution_horizon, rows, horizon)
+        return self._core.Guidance(previous, weights, guidance_scale(self._times, guidance.max_weight), 0)
+
+
+def load_policy(settings: PolicySettings, core: Core | None = None) -> FlashPolicy:
+    """Reads the checkpoint's files, checks them against the settings, and compiles the engine.
+
+    core: a stand-in for the native module.
+    """
+    core = core or native_core()
+    checkpoint = str(settings.checkpoint)
+    config = core.read_model_config(checkpoint)
+    steps = _setting_or_checkpoint(settings, config, 'steps')
+    capacity = _setting_or_checkpoint(settings, config, 'prompt_capacity')
+    pipeline = (openpi_pipeline if settings.origin == 'openpi' else lerobot_pipeline)(settings, config)
+    tokenizer = Tokenizer(Path(settings.tokenizer))
+    if pipeline.action_dim > config.action_dim:
+        raise Error(
+            f'the robot has {pipeline.action_dim} action columns, the model gives {config.action_dim}'
+        )
+    if config.state_dim and pipeline.state_dim > config.state_dim:
+        raise Error(f'the robot has {pipeline.state_dim} state columns, the model takes {config.state_dim}')
+    times = denoise_times(settings.origin, steps)
+    engine = core.Engine(
+        checkpoint,
+        cameras=len(pipeline.cameras),
+        prompt_capacity=capacity,
+        steps=steps,
+        horizon=settings.horizon,
+        times=times.tolist(),
+        recipe=settings.recipe,
+        calibration='' if settings.calibration is None else str(settings.calibration),
+        guided=settings.real_time_chunking,
+        backend=settings.backend,
+        threads=settings.threads,
+    )
+    spec = PolicySpec(
+        cameras=tuple(camera.name for camera in pipeline.cameras),
+        image_size=config.image_size,
+        state_dim=pipeline.state_dim,
+        action_dim=pipeline.action_dim,
+        horizon=engine.horizon,
+        model_action_dim=config.action_dim,
+        prompt_capacity=capacity,
+        actions=settings.actions,
+    )
+    return FlashPolicy(
+        settings=settings,
+        spec=spec,
+        pipeline=pipeline,
+        tokenizer=tokenizer,
+        config=config,
+        core=core,
+        engine=engine,
+        times=times,
+    )
+
+
+def _setting_or_checkpoint(settings: PolicySettings, config: ModelConfig, name: str) -> int:
+    value = getattr(settings, name) or getattr(config, name)
+    if not value:
+        raise Error(
+            f"policy settings: '{name}' is needed; {settings.checkpoint}/config.json does not give it"
+        )
+    return value
