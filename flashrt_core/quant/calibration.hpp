@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// Calibration: scales by site, measured once on real observations and tied to the checkpoint they were measured on.
+// Calibration: scales by site, measured once on real observations and tied to the checkpoint they
+// were measured on.
 #pragma once
 
 #include <filesystem>
@@ -16,16 +17,22 @@ namespace flashrt {
 // A bounded histogram of |x| whose range doubles as values grow.
 class Histogram {
  public:
+  // Finite values.
   void add(std::span<const float> values);
   float amax() const { return amax_; }
-  // Smallest bound that holds this fraction of the values, e.g. 0.9999.
+  // Smallest bound that holds this fraction of the values, e.g. 0.9999; resolved to a bin.
   float percentile(double fraction) const;
+  void merge(const Histogram& other);
   int64_t count() const { return count_; }
 
  private:
+  void grow_to(double range);
+
   static constexpr int kBins = 2048;
+  // Bin k counts |x| in [k, k + 1) * range / kBins. The range is a power of two, so that doubling
+  // it adds up pairs of bins exactly and the result does not depend on the order of the values.
   std::vector<int64_t> bins_ = std::vector<int64_t>(kBins, 0);
-  float range_ = 0;
+  double range_ = 0;  // above amax; 0 before the first value that is not zero
   float amax_ = 0;
   int64_t count_ = 0;
 };
@@ -34,7 +41,7 @@ enum class RangeEstimator { kMinMax, kPercentile };
 
 class Calibration {
  public:
-  // Unknown format versions and files measured on other weights are refused.
+  // Unknown format versions are refused. Whoever uses the scales compares weights_digest.
   static Calibration load(const std::filesystem::path& path);
   void save(const std::filesystem::path& path) const;  // atomically
 
@@ -43,7 +50,8 @@ class Calibration {
   // Turns what was observed into scales: per site, or per site and step.
   void finish(RangeEstimator estimator, double fraction, bool per_step);
 
-  // real = quantised * scale. One value, or one per step. Unknown site: Error naming it and the nearest known ones.
+  // real = quantised * scale. One value, or one per step. Unknown site: Error naming it and the
+  // nearest known ones.
   const std::vector<float>& scales(std::string_view site) const;
   void set_scales(std::string site, std::vector<float> scales);
   bool empty() const { return scales_.empty(); }

@@ -9,9 +9,15 @@
 
 namespace flashrt {
 
-// If all readers of a value are linears that want one type, its producer writes that type; otherwise one quantize call
-// per wanted type is added. Inputs keep their type; states and the values the flow matching integrates
-// (actions, velocity, times) stay float32.
+// If all readers of a value want one type, its producer writes that type. Otherwise the value is
+// held in `values` of the recipe (float32 if any reader wants that), and one quantize call is added
+// per type that linears want beside it.
+//   x of a linear                         the activation type of its rule, `values` without a rule
+//   residual, delta, q, k, v and the like `values`
+//   style rows, velocity, times           float32
+// KV caches are held in `values`; other states and all inputs keep their type. Parts of a value
+// have its type. Weights: those of linears as their rule says, biases and norms float32, embedding
+// tables and patches in `values`.
 Plan assign_precision(Plan plan, const Recipe& recipe);
 
 }  // namespace flashrt

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+#include "quant/calibration.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/atomic_file.hpp"
+#include "base/check.hpp"
+#include "base/json.hpp"
+#include "base/nearest.hpp"
+
+namespace flashrt {
+namespace {
+
+constexpr size_t kMaxFileBytes = 64u << 20;
+constexpr std::string_view kFormat = "flashrt_calibration";
+constexpr int kVersion = 1;
+constexpr float kE4M3Max = 448.0f;
+
+// real = quantised * scale: the bound lands on the largest e4m3 value. Zeros stay zeros under any
+// scale.
+float scale_for(float bound) { return bound > 0 ? bound / kE4M3Max : 1.0f; }
+
+bool is_scale(float scale) { return std::isfinite(scale) && scale > 0; }
+
+}  // namespace
+
+void Histogram::grow_to(double range) {
+  if (range_ == 0) range_ = range;
+  for (; range_ < range; range_ *= 2) {
+    for (int bin = 0; bin < kBins / 2; ++bin) bins_[bin] = bins_[2 * bin] + bins_[2 * bin + 1];
+    std::fill(bins_.begin() + kBins / 2, bins_.end(), 0);
+  }
+}
+
+void Histogram::add(std::span<const float> values) {
+  float amax = 0;
+  for (const float value : values) amax = std::max(amax, std::abs(value));
+  count_ += static_cast<int64_t>(values.size());
+  if (amax == 0) {
+    bins_[0] += static_cast<int64_t>(values.size());
+    return;
+  }
+  grow_to(std::exp2(std::ilogb(amax) + 1));  // the power of two above it
+  amax_ = std::max(amax_, amax);
+  const double bins_per_unit = kBins / range_;
+  for (const float value : values) ++bins_[static_cast<int>(std::abs(value) * bins_per_unit)];
+}
+
+float Histogram::percentile(double fraction) const {
+  const auto wanted = static_cast<int64_t>(std::ceil(fraction * static_cast<double>(count_)));
+  int64_t held = 0;
+  for (int bin = 0; bin < kBins; ++bin) {
+    held += bins_[bin];
+    if (held >= wanted) return std::min(amax_, static_cast<float>((bin + 1) * (range_ / kBins)));
+  }
+  return amax_;
+}
+
+void Histogram::merge(const Histogram& other) {
+  Histogram added = other;
+  const double range = std::max(range_, other.range_);
+  grow_to(range);
+  added.grow_to(range);
+  for (int bin = 0; bin < kBins; ++bin) bins_[bin] += added.bins_[bin];
+  amax_ = std::max(amax_, other.amax_);
+  count_ += other.count_;
+}
+
+void Calibration::observe(std::string_view site, int step, std::span<const float> values) {
+  for (size_t index = 0; index < values.size(); ++index) {
+    FLASHRT_CHECK(std::isfinite(values[index]), "calibration: site ", site,
+                  step >= 0 ? text(", step ", step) : "", ": element ", index, " is ",
+                  values[index], ", expected finite values");
+  }
+  auto steps = observed_.find(site);
+  if (steps == observed_.end())
+    steps = observed_.emplace(std::string(site), std::map<int, Histogram>()).first;
+  steps->second[step].add(values);
+}
+
+void Calibration::finish(RangeEstimator estimator, double fraction, bool per_step) {
+  FLASHRT_CHECK(estimator == RangeEstimator::kMinMax || (fraction > 0 && fraction <= 1),
+                "calibration: fraction ", fraction,
+                ", expected above 0 and at most 1, e.g. 0.9999");
+  FLASHRT_CHECK(!observed_.empty(), "calibration: nothing was observed");
+  const auto scale = [&](const Histogram& histogram) {
+    return scale_for(estimator == RangeEstimator::kMinMax ? histogram.amax()
+                                                          : histogram.percentile(fraction));
+  };
+  for (const auto& [site, steps] : observed_) {
+    std::vector<float> scales;
+    if (per_step && steps.begin()->first >= 0) {
+      for (const auto& [step, histogram] : steps) {
+        FLASHRT_CHECK(step == static_cast<int>(scales.size()), "calibration: site ", site,
+                      ": step ", scales.size(), " was not observed, step ", step, " was");
+        scales.push_back(scale(histogram));
+      }
+    } else {
+      Histogram all;
+      for (const auto& [unused, histogram] : steps) all.merge(histogram);
+      scales.push_back(scale(all));
+    }
+    scales_[site] = std::move(scales);
+  }
+}
+
+const std::vector<float>& Calibration::scales(std::string_view site) const {
+  if (const auto found = scales_.find(site); found != scales_.end()) return found->second;
+  throw Error(text("calibration has no site '", site, "'; nearest: ", nearest(site, sites())));
+}
+
+void Calibration::set_scales(std::string site, std::vector<float> scales) {
+  FLASHRT_CHECK(!scales.empty(), "calibration: site ", site, " has no scale");
+  for (const float scale : scales) {
+    FLASHRT_CHECK(is_scale(scale), "calibration: site ", site, ": scale ", scale,
+                  ", expected finite and above 0");
+  }
+  scales_[std::move(site)] = std::move(scales);
+}
+
+std::vector<std::string> Calibration::sites() const {
+  std::vector<std::string> names;
+  for (const auto& [site, unused] : scales_) names.push_back(site);
+  return names;
+}
+
+void Calibration::save(const std::filesystem::path& path) const {
+  const nlohmann::ordered_json json{{"format", kFormat},
+                                    {"version", kVersion},
+                                    {"weights_digest", weights_digest},
+                                    {"origin", origin},
+                                    {"scales", scales_}};
+  write_file_atomically(path, json.dump(1) + "\n");
+}
+
+Calibration Calibration::load(const std::filesystem::path& path) {
+  const std::string where = path.string();
+  const nlohmann::json json = parse_json(read_text_file(path, kMaxFileBytes), where);
+  const JsonFields fields(json, where + ": ");
+  if (!fields.has("format") || fields.string("format") != kFormat)
+    fields.fail("format", std::string(kFormat));
+  if (fields.integer("version", 0, 1 << 30) != kVersion) fields.fail("version", text(kVersion));
+  fields.allow_only({"format", "version", "weights_digest", "origin", "scales"});
+  Calibration calibration;
+  calibration.weights_digest = fields.string("weights_digest");
+  calibration.origin = fields.string("origin");
+  fields.object("scales");
+  for (const auto& [site, scales] : fields.value("scales").items()) {
+    const bool is_list =
+        scales.is_array() && std::all_of(scales.begin(), scales.end(),
+                                         [](const auto& scale) { return scale.is_number(); });
+    FLASHRT_CHECK(is_list, where, ": site ", site, ", expected a list of numbers");
+    calibration.set_scales(site, scales.get<std::vector<float>>());
+  }
+  return calibration;
+}
+
+}  // namespace flashrt

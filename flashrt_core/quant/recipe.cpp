@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+#include "quant/recipe.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/json.hpp"
+
+namespace flashrt {
+namespace {
+
+constexpr size_t kMaxRecipeBytes = 1u << 20;
+constexpr std::string_view kFormat = "flashrt_recipe";
+constexpr int kVersion = 1;
+
+// The linears that stay in float32 in every recipe made here, as in the reference implementations:
+// time and style, run once per load, and what touches the actions, whose errors nothing averages
+// out.
+constexpr std::string_view kFloatLinears[] = {
+    "styles.*", "*.state_in", "*.action_in", "*.action_time_in", "*.action_time_out", "*.velocity"};
+
+void add_float_linears(Recipe& recipe) {
+  for (const std::string_view match : kFloatLinears)
+    recipe.rules.push_back({.match = std::string(match)});
+}
+
+std::optional<Recipe> built_in(std::string_view name) {
+  Recipe recipe{.name = std::string(name)};
+  if (name == "f32") {
+    recipe.rules = {{.match = "*"}};
+    return recipe;
+  }
+  const RecipeRule fp8{.match = "*",
+                       .weight = DType::kE4M3,
+                       .activation = DType::kE4M3,
+                       .weight_scale = WeightScale::kChannel};
+  RecipeRule fp8_f16 = fp8;
+  fp8_f16.match = "denoise.*";
+  fp8_f16.activation = DType::kF16;
+  recipe.values = DType::kBF16;
+  if (name == "bf16") {
+    recipe.rules = {{.match = "*", .weight = DType::kBF16, .activation = DType::kBF16}};
+  } else if (name == "fp8") {
+    recipe.rules = {fp8};
+  } else if (name == "fp8_f16") {
+    recipe.rules = {fp8, fp8_f16};
+  } else {
+    return std::nullopt;
+  }
+  add_float_linears(recipe);
+  return recipe;
+}
+
+std::string_view name_of(WeightScale scale) {
+  switch (scale) {
+    case WeightScale::kNone:
+      return "none";
+    case WeightScale::kTensor:
+      return "tensor";
+    case WeightScale::kChannel:
+      return "channel";
+  }
+  return "?";
+}
+
+DType one_of(const JsonFields& fields, std::string_view key, std::initializer_list<DType> types) {
+  const std::string name = fields.string(key);
+  std::string expected;
+  for (const DType type : types) {
+    if (name == name_of(type)) return type;
+    expected += (expected.empty() ? "" : ", ") + std::string(name_of(type));
+  }
+  fields.fail(key, "one of " + expected);
+}
+
+WeightScale weight_scale(const JsonFields& fields, DType weight) {
+  constexpr std::string_view kKey = "weight_scale";
+  const std::string name = fields.has(kKey) ? fields.string(kKey) : "none";
+  for (const WeightScale scale :
+       {WeightScale::kNone, WeightScale::kTensor, WeightScale::kChannel}) {
+    if (name != name_of(scale)) continue;
+    if ((weight == DType::kE4M3) == (scale == WeightScale::kNone)) break;
+    return scale;
+  }
+  fields.fail(kKey, text(weight == DType::kE4M3 ? "tensor or channel" : "none", " for weights in ",
+                         weight));
+}
+
+RecipeRule read_rule(const nlohmann::json& json, const std::string& where) {
+  const JsonFields fields(json, where);
+  fields.allow_only({"match", "weight", "activation", "weight_scale"});
+  RecipeRule rule;
+  rule.match = fields.string("match");
+  if (rule.match.empty()) fields.fail("match", "a pattern of call names such as 'denoise.*'");
+  rule.weight = one_of(fields, "weight", {DType::kF32, DType::kBF16, DType::kF16, DType::kE4M3});
+  rule.activation =
+      one_of(fields, "activation", {DType::kF32, DType::kBF16, DType::kF16, DType::kE4M3});
+  rule.weight_scale = weight_scale(fields, rule.weight);
+  return rule;
+}
+
+}  // namespace
+
+bool matches(std::string_view pattern, std::string_view name) {
+  // Greedy, with one point to come back to: where the last '*' stopped taking characters.
+  size_t p = 0, n = 0, star = std::string_view::npos, taken = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p, ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++taken;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+const RecipeRule* Recipe::rule_for(std::string_view call) const {
+  const auto last = std::find_if(rules.rbegin(), rules.rend(),
+                                 [&](const RecipeRule& rule) { return matches(rule.match, call); });
+  return last == rules.rend() ? nullptr : &*last;
+}
+
+Recipe Recipe::named(const std::string& name_or_path) {
+  if (const auto recipe = built_in(name_or_path)) return *recipe;
+  FLASHRT_CHECK(std::filesystem::exists(name_or_path), "recipe '", name_or_path,
+                "' is neither f32, bf16, fp8 or fp8_f16 nor a file");
+  return parse(read_text_file(name_or_path, kMaxRecipeBytes), name_or_path);
+}
+
+Recipe Recipe::parse(std::string_view json, std::string_view origin) {
+  const std::string where(origin);
+  const nlohmann::json parsed = parse_json(json, where);
+  const JsonFields fields(parsed, where + ": ");
+  if (!fields.has("format") || fields.string("format") != kFormat)
+    fields.fail("format", std::string(kFormat));
+  if (fields.integer("version", 0, 1 << 30) != kVersion) fields.fail("version", text(kVersion));
+  fields.allow_only({"format", "version", "name", "values", "float_activations", "rules"});
+  Recipe recipe;
+  recipe.name = fields.string("name");
+  recipe.values = one_of(fields, "values", {DType::kF32, DType::kBF16});
+  if (fields.has("float_activations")) recipe.float_activations = fields.flag("float_activations");
+  for (const nlohmann::json& rule : fields.array("rules")) {
+    recipe.rules.push_back(read_rule(rule, text(where, ": rule ", recipe.rules.size(), ": ")));
+  }
+  return recipe;
+}
+
+std::string Recipe::to_json() const {
+  nlohmann::ordered_json json{{"format", kFormat},
+                              {"version", kVersion},
+                              {"name", name},
+                              {"values", flashrt::name_of(values)},
+                              {"float_activations", float_activations},
+                              {"rules", nlohmann::ordered_json::array()}};
+  for (const RecipeRule& rule : rules) {
+    json["rules"].push_back({{"match", rule.match},
+                             {"weight", flashrt::name_of(rule.weight)},
+                             {"activation", flashrt::name_of(rule.activation)},
+                             {"weight_scale", name_of(rule.weight_scale)}});
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace flashrt
