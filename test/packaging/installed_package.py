@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Run by an environment's own Python: is the package that was installed into it complete?
+
+python installed_package.py PREFIX [--ros]
+"""
+
+import os
+import sys
+from importlib import import_module, metadata
+from pathlib import Path
+
+
+def main(prefix: str, ros: str = '') -> None:
+    check_modules(Path(prefix))
+    check_commands()
+    if ros == '--ros':
+        check_share(Path(prefix))
+        check_message_exchange()
+    else:
+        check_no_messages()
+
+
+def check_modules(prefix: Path) -> None:
+    for name in ('flashrt_core', 'flashrt_core._core', 'flashrt_ros'):
+        file = import_module(name).__file__ or ''
+        assert Path(file).is_relative_to(prefix), f'{name} comes from {file}, not from {prefix}'
+    core = import_module('flashrt_core._core')
+    try:
+        core.read_model_config('/no/such/checkpoint')
+    except core.Error as error:
+        message = str(error)
+    else:
+        raise AssertionError('a checkpoint that does not exist was read')
+    assert '/no/such/checkpoint' in message, message
+
+
+def check_commands() -> None:
+    commands = {entry.name: entry for entry in metadata.entry_points(group='flashrt.commands')}
+    assert sorted(commands) == ['calibrate', 'compare', 'golden', 'replay'], commands
+    for entry in commands.values():
+        assert callable(entry.load()), entry
+
+
+def check_share(prefix: Path) -> None:
+    for path in ('share/flashrt_ros/package.xml', 'share/ament_index/resource_index/packages/flashrt_ros'):
+        assert (prefix / path).is_file(), f'{prefix / path} was not installed'
+    for folder in ('config', 'launch'):
+        assert any((prefix / 'share' / 'flashrt_ros' / folder).iterdir()), f'{folder}/ was installed empty'
+    assert os.access(prefix / 'lib' / 'flashrt_ros' / 'policy_node', os.X_OK), 'policy_node is no executable'
+    import_module('flashrt_ros.policy_node')
+
+
+def check_message_exchange() -> None:
+    """Sends one chunk through DDS: the type support is loaded by name, not by the loader."""
+    import rclpy
+
+    from flashrt_ros.msg import ActionChunk
+
+    rclpy.init()
+    node = rclpy.create_node('installed_package')
+    received: list[ActionChunk] = []
+    node.create_subscription(ActionChunk, 'chunk', received.append, 1)
+    publisher = node.create_publisher(ActionChunk, 'chunk', 1)
+    for _ in range(100):
+        publisher.publish(ActionChunk(prompt='pick', actions=[0.25, -1.0], rows=1))
+        rclpy.spin_once(node, timeout_sec=0.1)
+        if received:
+            break
+    assert received, 'no message arrived within 10 s'
+    assert list(received[0].actions) == [0.25, -1.0]
+    assert received[0].prompt == 'pick'
+    rclpy.shutdown()
+
+
+def check_no_messages() -> None:
+    try:
+        import_module('flashrt_ros.msg')
+    except ModuleNotFoundError:
+        return
+    raise AssertionError('there are messages although ROS 2 was absent')
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])
