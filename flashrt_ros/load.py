@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""From checked parameters to a loaded policy, and whether the two fit the robot."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flashrt_core.settings import PolicySettings
+from flashrt_core.types import Observation
+from flashrt_ros.parameter_table import ParameterFaults
+from flashrt_ros.parameters import Parameters
+
+if TYPE_CHECKING:
+    from flashrt_core.policy import Policy
+
+LoadPolicy = Callable[[Parameters], 'Policy']
+
+
+def policy_settings(parameters: Parameters) -> PolicySettings:
+    joints = parameters.joint_names
+    has_joint_actions = parameters.representation != 'end_effector'
+    return PolicySettings(
+        checkpoint=parameters.checkpoint,
+        tokenizer=parameters.tokenizer,
+        origin=parameters.origin,
+        platform=parameters.platform,
+        cameras=parameters.camera_names,
+        resize=parameters.resize,
+        fit=parameters.fit,
+        state_in_prompt=parameters.state_in_prompt,
+        actions=parameters.representation,
+        statistics=parameters.statistics or None,
+        asset_id=parameters.asset_id or None,
+        normalisation=parameters.normalisation or None,
+        delta_mask=parameters.delta_mask,
+        adapt_to_pi=parameters.adapt_to_pi,
+        state_dim=len(joints),
+        action_dim=len(joints) if has_joint_actions else 0,
+        state_names=joints,
+        rotation={camera.slot: camera.rotation for camera in parameters.cameras},
+        prompt_capacity=parameters.prompt_capacity,
+        steps=parameters.denoise_steps,
+        horizon=parameters.horizon,
+        state_text_width=parameters.state_text_width,
+        allow_degenerate_statistics=parameters.allow_degenerate_statistics,
+        seed=parameters.seed,
+        backend=parameters.backend,
+        recipe=parameters.recipe,
+        calibration=parameters.calibration or None,
+        threads=parameters.threads,
+    )
+
+
+def load_policy(parameters: Parameters) -> 'Policy':
+    """The policy that the parameters describe, not yet warmed up."""
+    from flashrt_core.policy import load_policy as load  # brings the native module with it
+
+    return load(policy_settings(parameters))
+
+
+def prepare(policy: 'Policy', parameters: Parameters) -> int:
+    """Warms the policy up, sets the prompt, tries one call, and returns the number of the prompt.
+
+    Raises where policy and robot do not fit.
+    """
+    if parameters.representation == 'end_effector':
+        raise ParameterFaults(
+            'actions.representation',
+            ['end_effector actions are no joint commands: they run in offline replay, not in this node'],
+        )
+    spec, joints = policy.spec, len(parameters.joint_names)
+    faults = []
+    if set(spec.cameras) != set(parameters.camera_names):
+        faults.append(
+            f'cameras.names is {list(parameters.camera_names)}, the policy wants {list(spec.cameras)}'
+        )
+    if spec.state_dim != joints:
+        faults.append(
+            f'joints.names has {joints} names, the state of the policy has {spec.state_dim} columns'
+        )
+    if spec.action_dim != joints:
+        faults.append(
+            f'joints.names has {joints} names, the actions of the policy have {spec.action_dim} columns'
+        )
+    if spec.actions != parameters.representation:
+        faults.append(
+            f'actions.representation is {parameters.representation}, the policy says {spec.actions}'
+        )
+    if (model := policy.info()['model']) != parameters.model_config:
+        faults.append(f'model.config is {parameters.model_config}, the checkpoint holds {model}')
+    if not faults:
+        policy.warm_up()
+        prompt_id = policy.set_prompt(parameters.prompt)
+        faults += _trial(policy, prompt_id, joints)
+    if faults:
+        raise ParameterFaults('policy and parameters', faults)
+    policy.reset()
+    return prompt_id
+
+
+def _trial(policy: 'Policy', prompt_id: int, joints: int) -> list[str]:
+    """One call with black pictures and joints at zero: does a chunk have the rows and columns it needs?"""
+    side = policy.spec.image_size
+    observation = Observation(
+        images={slot: np.zeros((side, side, 3), np.uint8) for slot in policy.spec.cameras},
+        state=np.zeros(joints, np.float64),
+        prompt_id=prompt_id,
+    )
+    shape = policy.infer(observation).actions.shape
+    if len(shape) != 2 or shape[0] < 1 or shape[1] != joints:
+        return [f'a chunk has shape {list(shape)}, needed at least 1 row and {joints} columns']
+    return []

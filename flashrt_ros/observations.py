@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Collects the newest sample of every sensor and forms an observation when all of them agree."""
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flashrt_core.types import Observation
+from flashrt_ros.compressed_images import CompressedFrame, orientation_tag
+from flashrt_ros.conversions import Frame, JointSample, check_frame, decode_frame
+from flashrt_ros.grippers import GripperMap
+from flashrt_ros.inputs import Moment, Rejected
+from flashrt_ros.parameters import CameraParameters, Parameters
+from flashrt_ros.raw_images import Picture
+
+_MAX_NAMES_KEPT = 64  # of joints that arrived but are not wanted, for messages
+
+Report = Callable[[str, str, str], None]  # stream, reason, text
+
+
+class NotReady(Exception):
+    """No observation can be formed now; `condition` is a word, the text has names and numbers."""
+
+    def __init__(self, condition: str, text: str) -> None:
+        super().__init__(text)
+        self.condition = condition
+
+
+@dataclass(frozen=True)
+class Observed:
+    """An observation and where its time went before it was complete."""
+
+    observation: Observation
+    stamp_ns: int  # of the oldest input
+    receive: Moment  # when that input arrived
+    ready: Moment
+
+
+@dataclass(frozen=True)
+class StreamHealth:
+    """What an operator wants to know about one stream."""
+
+    name: str
+    topic: str
+    age_s: float | None  # None: nothing usable has arrived
+    counters: Mapping[str, int]
+    last_rejection: str
+    details: Mapping[str, float] = field(default_factory=dict)  # age of each joint
+
+
+@dataclass
+class _Sample:
+    stamp_ns: int
+    receive: Moment
+    frame: Frame
+    picture: Picture | None = None  # decoded when first needed
+
+
+@dataclass
+class _Joint:
+    position: float
+    stamp_ns: int
+    receive: Moment
+    topic: str
+
+
+@dataclass
+class _Stream:
+    topic: str
+    counters: Counter = field(default_factory=Counter)
+    last_rejection: str = ''
+
+
+@dataclass
+class _Camera(_Stream):
+    parameters: CameraParameters | None = None
+    newest: _Sample | None = None  # passed the cheap check, perhaps not decoded
+    good: _Sample | None = None  # the newest that was decoded
+    used_stamp_ns: int = -1
+
+    def candidate(self) -> _Sample | None:
+        return self.newest or self.good
+
+
+class ObservationBuffer:
+    """Newest sample per camera and per joint; a bad sample never replaces a good one.
+
+    Callbacks add, one worker forms. Streams are named by camera slot and by joint topic.
+    """
+
+    def __init__(self, parameters: Parameters, report: Report) -> None:
+        self._parameters = parameters
+        self._report = report
+        self._grippers = GripperMap(parameters)
+        self._wanted = {parameters.joint_prefix + name: name for name in parameters.joint_names}
+        self._cameras = {
+            camera.slot: _Camera(topic=camera.topic, parameters=camera) for camera in parameters.cameras
+        }
+        self._joint_streams = {topic: _Stream(topic=topic) for topic in parameters.joint_topics}
+        self._joints: dict[str, _Joint] = {}
+        self._other_names: dict[str, None] = {}
+        self._not_before_ns = 0
+        self._lock = threading.Lock()
+
+    def reset(self, not_before_ns: int = 0) -> None:
+        """Forgets every sample and refuses those stamped earlier than `not_before_ns`; counters stay."""
+        with self._lock:
+            self._not_before_ns = not_before_ns
+            self._joints.clear()
+            self._other_names.clear()
+            for camera in self._cameras.values():
+                camera.newest, camera.good, camera.used_stamp_ns = None, None, -1
+
+    def add_frame(self, slot: str, frame: Frame, stamp_ns: int, receive: Moment) -> bool:
+        """True when the frame is now the newest of its camera; else it was counted and reported."""
+        camera = self._cameras[slot]
+        settings = camera.parameters
+        with self._lock:
+            camera.counters['received'] += 1
+            try:
+                stamp = self._usable_stamp(settings.stamp, stamp_ns, receive, f'cameras.{slot}.stamp')
+                previous = camera.candidate()
+                if previous is not None and stamp <= previous.stamp_ns:
+                    behind_s = (previous.stamp_ns - stamp) / 1e9
+                    raise Rejected('out_of_order', f'stamp is {behind_s:.3f} s behind the frame in use')
+                check_frame(frame, self._parameters.camera_max_side_px, settings.channel_order)
+            except Rejected as rejected:
+                return self._reject(slot, camera, rejected)
+            if camera.newest is not None and camera.newest.stamp_ns > camera.used_stamp_ns:
+                camera.counters['superseded'] += 1
+            camera.newest = _Sample(stamp, receive, frame)
+        return True
+
+    def add_joints(self, topic: str, sample: JointSample, stamp_ns: int, receive: Moment) -> bool:
+        """Takes the wanted joints of one message; names that are not wanted are ignored."""
+        stream = self._joint_streams[topic]
+        with self._lock:
+            stream.counters['received'] += 1
+            try:
+                stamp = self._usable_stamp(self._parameters.joint_stamp, stamp_ns, receive, 'joints.stamp')
+                self._merge(topic, sample, stamp, receive)
+            except Rejected as rejected:
+                return self._reject(topic, stream, rejected)
+        return True
+
+    def reject(self, stream_name: str, rejected: Rejected) -> None:
+        """Counts a message that could not even be read."""
+        stream = self._cameras.get(stream_name) or self._joint_streams[stream_name]
+        with self._lock:
+            stream.counters['received'] += 1
+            self._reject(stream_name, stream, rejected)
+
+    def check(self, now: Moment) -> NotReady | None:
+        """Why no observation could be formed now, judged without decoding."""
+        with self._lock:
+            try:
+                self._check_cameras(now)
+                self._check_joints(now)
+            except NotReady as reason:
+                return reason
+        return None
+
+    def form(self, now: Callable[[], Moment], prompt_id: int) -> Observed:
+        """The newest observation; raises NotReady, with condition 'nothing_new' when it was used before."""
+        self._decode(now())
+        with self._lock:
+            moment = now()
+            self._check_cameras(moment)
+            self._check_joints(moment)
+            samples = {slot: camera.good for slot, camera in self._cameras.items()}
+            fresh = [c for c in self._cameras.values() if c.good.stamp_ns > c.used_stamp_ns]
+            if not fresh:
+                raise NotReady('nothing_new', 'no new picture since the last observation')
+            for camera in fresh:
+                camera.used_stamp_ns = camera.good.stamp_ns
+                camera.counters['used'] += 1
+            joints = dict(self._joints)
+        state = np.array([joints[name].position for name in self._parameters.joint_names], np.float64)
+        stamps = {slot: sample.stamp_ns for slot, sample in samples.items()}
+        for joint in joints.values():
+            stamps[joint.topic] = min(joint.stamp_ns, stamps.get(joint.topic, joint.stamp_ns))
+        oldest = min([*samples.values(), *joints.values()], key=lambda sample: sample.stamp_ns)
+        observation = Observation(
+            images={slot: sample.picture for slot, sample in samples.items()},
+            state=self._grippers.to_model(state),
+            stamps_ns=stamps,
+            prompt_id=prompt_id,
+        )
+        return Observed(observation, oldest.stamp_ns, oldest.receive, now())
+
+    def health(self, now: Moment) -> list[StreamHealth]:
+        """Every stream, cameras first."""
+        with self._lock:
+            result = []
+            for slot, camera in self._cameras.items():
+                sample = camera.candidate()
+                age_s = None if sample is None else _age_s(now, sample.stamp_ns)
+                result.append(
+                    StreamHealth(slot, camera.topic, age_s, dict(camera.counters), camera.last_rejection)
+                )
+            for topic, stream in self._joint_streams.items():
+                ages = {n: _age_s(now, j.stamp_ns) for n, j in self._joints.items() if j.topic == topic}
+                result.append(
+                    StreamHealth(
+                        topic,
+                        topic,
+                        max(ages.values(), default=None),
+                        dict(stream.counters),
+                        stream.last_rejection,
+                        ages,
+                    )
+                )
+            return result
+
+    def _usable_stamp(self, clock: str, stamp_ns: int, receive: Moment, setting: str) -> int:
+        if clock == 'receive':
+            return receive.ros_ns
+        if stamp_ns == 0:
+            raise Rejected(
+                'zero_stamp', f'header stamp is zero; set {setting}: receive to count the age from receipt'
+            )
+        ahead_s = (stamp_ns - receive.ros_ns) / 1e9
+        if ahead_s > self._parameters.max_clock_skew_s:
+            raise Rejected('future_stamp', f'stamp is {ahead_s:.3f} s ahead of the clock of this node')
+        if stamp_ns < self._not_before_ns:
+            raise Rejected('before_activation', 'stamp is from before the activation of the node')
+        return stamp_ns
+
+    def _merge(self, topic: str, sample: JointSample, stamp: int, receive: Moment) -> None:
+        late = []
+        for full_name, position in sample.positions.items():
+            name = self._wanted.get(full_name)
+            if name is None:
+                if len(self._other_names) < _MAX_NAMES_KEPT:
+                    self._other_names[full_name] = None
+                continue
+            known = self._joints.get(name)
+            if known is not None and stamp < known.stamp_ns:
+                late.append(name)
+                continue
+            self._joints[name] = _Joint(position, stamp, receive, topic)
+        if late:
+            raise Rejected('out_of_order', f'stamp is behind the values in use of {", ".join(late)}')
+
+    def _reject(self, name: str, stream: _Stream, rejected: Rejected) -> bool:
+        stream.counters[rejected.reason] += 1
+        stream.last_rejection = f'{rejected.reason}: {rejected}'
+        self._report(name, rejected.reason, f'{name} ({stream.topic}): {rejected}')
+        return False
+
+    def _decode(self, now: Moment) -> None:
+        """Decodes the newest frames; one that turns out damaged leaves the previous good one in use."""
+        with self._lock:
+            self._check_cameras(now)
+            pending = [(slot, c, c.newest) for slot, c in self._cameras.items() if c.newest is not None]
+        for slot, camera, sample in pending:
+            try:
+                sample.picture = decode_frame(sample.frame, camera.parameters.channel_order)
+            except Rejected as rejected:
+                with self._lock:
+                    self._reject(slot, camera, rejected)
+                    if camera.newest is sample:
+                        camera.newest = None
+                continue
+            self._note_orientation(slot, camera, sample.frame)
+            with self._lock:
+                camera.good = sample
+                if camera.newest is sample:
+                    camera.newest = None
+
+    def _note_orientation(self, slot: str, camera: _Camera, frame: Frame) -> None:
+        if isinstance(frame, CompressedFrame) and (tag := orientation_tag(frame)) != 1:
+            camera.counters['orientation_ignored'] += 1
+            if camera.counters['orientation_ignored'] == 1:
+                self._report(
+                    slot,
+                    'orientation_ignored',
+                    f'{slot} ({camera.topic}): EXIF orientation {tag} is ignored, pixels are used as stored; '
+                    f'to turn the picture set cameras.{slot}.rotation',
+                )
+
+    def _check_cameras(self, now: Moment) -> None:
+        stamps = {}
+        for slot, camera in self._cameras.items():
+            sample = camera.candidate()
+            if sample is None:
+                why = f' (last refused: {camera.last_rejection})' if camera.last_rejection else ''
+                raise NotReady('missing', f"no picture from camera '{slot}' on {camera.topic}{why}")
+            age_s = _age_s(now, sample.stamp_ns)
+            if age_s > self._parameters.camera_max_age_s:
+                why = f' (last refused: {camera.last_rejection})' if camera.last_rejection else ''
+                raise NotReady(
+                    'stale',
+                    f"camera '{slot}' is {age_s:.3f} s old, limit {self._parameters.camera_max_age_s} s{why}",
+                )
+            stamps[slot] = sample.stamp_ns
+        newest = max(stamps, key=stamps.get)
+        oldest = min(stamps, key=stamps.get)
+        gap_s = (stamps[newest] - stamps[oldest]) / 1e9
+        if gap_s > self._parameters.camera_max_spread_s:
+            raise NotReady(
+                'spread',
+                f"cameras '{newest}' and '{oldest}' are {gap_s:.3f} s apart, "
+                f'limit {self._parameters.camera_max_spread_s} s',
+            )
+
+    def _check_joints(self, now: Moment) -> None:
+        names = self._parameters.joint_names
+        missing = [name for name in names if name not in self._joints]
+        if missing:
+            arrived = [*self._joints, *self._other_names]
+            raise NotReady(
+                'missing',
+                f'no value of {", ".join(self._parameters.joint_prefix + name for name in missing)} on '
+                f'{", ".join(self._joint_streams)}; names that arrived: {", ".join(arrived) or "none"}',
+            )
+        broken = [
+            f'{name} ({self._joints[name].position})'
+            for name in names
+            if not math.isfinite(self._joints[name].position)
+        ]
+        if broken:
+            raise NotReady('not_finite', f'position of {", ".join(broken)} is not a finite number')
+        oldest = min(names, key=lambda name: self._joints[name].stamp_ns)
+        age_s = _age_s(now, self._joints[oldest].stamp_ns)
+        if not age_s <= self._parameters.joint_max_age_s:
+            raise NotReady(
+                'stale', f"joint '{oldest}' is {age_s:.3f} s old, limit {self._parameters.joint_max_age_s} s"
+            )
+
+
+def _age_s(now: Moment, stamp_ns: int) -> float:
+    return (now.ros_ns - stamp_ns) / 1e9

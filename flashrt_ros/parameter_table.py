@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Turns dataclass fields into a table of parameters: reading, checking and documenting them."""
+
+import dataclasses
+import difflib
+import math
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping
+
+REQUIRED = object()  # default of a key that has none, because a guess could move the arm
+
+_EXAMPLES = {str: "'text'", int: '10', float: '2.0', bool: 'true'}
+_WANTED = {str: 'a text', int: 'a whole number', float: 'a number', bool: 'true or false'}
+
+
+class ParameterFaults(ValueError):
+    """A configuration that cannot be used; the text lists every fault of it."""
+
+    def __init__(self, source: str, faults: Iterable[str]) -> None:
+        self.faults = tuple(faults)
+        lines = '\n'.join(f'  - {fault}' for fault in self.faults)
+        super().__init__(f'{source}: {len(self.faults)} fault(s)\n{lines}')
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """One row of the table; the type of the value is the type of the dataclass field."""
+
+    name: str  # as in a parameter file; '<...>' stands for each camera slot or output
+    text: str
+    default: object
+    unit: str
+    low: float | None
+    high: float | None
+    choices: tuple
+    live: bool  # may change while the node is active
+
+
+def key(
+    name: str,
+    text: str,
+    *,
+    default: object = REQUIRED,
+    unit: str = '',
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple = (),
+    live: bool = False,
+) -> typing.Any:
+    """A dataclass field that is filled from the parameter `name`."""
+    return dataclasses.field(metadata={'key': Key(name, text, default, unit, low, high, choices, live)})
+
+
+def keys_of(table: type) -> list[tuple[str, Key, object]]:
+    """(field name, key, type) of every field of a dataclass that was made with key()."""
+    hints = typing.get_type_hints(table)
+    return [
+        (item.name, item.metadata['key'], hints[item.name])
+        for item in dataclasses.fields(table)
+        if 'key' in item.metadata
+    ]
+
+
+class TableReader:
+    """Reads typed values from a flat mapping and collects the faults instead of stopping at the first."""
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        self._values = values
+        self.faults: list[str] = []
+        self.known: set[str] = set()
+
+    def read(self, table: type, part: str = '') -> dict[str, typing.Any]:
+        """Field name -> value of every field without a fault; `part` replaces '<...>' in the names."""
+        result = {}
+        for field_name, row, kind in keys_of(table):
+            name = re.sub('<.*?>', part, row.name)
+            self.known.add(name)
+            if name not in self._values:
+                if row.default is REQUIRED:
+                    self.faults.append(f'{name} is missing: {row.text}')
+                else:
+                    result[field_name] = row.default
+                continue
+            try:
+                result[field_name] = _checked(name, self._values[name], kind, row)
+            except ValueError as fault:
+                self.faults.append(str(fault))
+        return result
+
+    def unknown(self) -> list[str]:
+        """One sentence per key that nothing has read, with the nearest key that exists."""
+        return [
+            f'{name} is not a parameter of this node' + nearest(name, self.known)
+            for name in sorted(set(self._values) - self.known)
+        ]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """' (nearest: ...)' or nothing."""
+    matches = difflib.get_close_matches(name, sorted(known), n=1)
+    return f' (nearest: {matches[0]})' if matches else ''
+
+
+def _checked(name: str, value: object, kind: object, row: Key) -> object:
+    if isinstance(kind, types.UnionType):  # 'T | None': None only as the default
+        kind = next(item for item in typing.get_args(kind) if item is not type(None))
+    if typing.get_origin(kind) is tuple:
+        return _checked_list(name, value, typing.get_args(kind)[0], row)
+    return _checked_scalar(name, value, kind, row)
+
+
+def _checked_list(name: str, value: object, kind: type, row: Key) -> tuple:
+    if value is None:  # how ROS delivers '[]'
+        return ()
+    if isinstance(value, str | bytes | bool | int | float | Mapping):
+        raise ValueError(f'{name} is {value!r}, wanted a list such as [{_EXAMPLES[kind]}, {_EXAMPLES[kind]}]')
+    return tuple(_checked_scalar(f'{name}[{i}]', item, kind, row) for i, item in enumerate(value))
+
+
+def _checked_scalar(name: str, value: object, kind: type, row: Key) -> object:
+    if kind is str:
+        return _checked_text(name, value, row)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is float and is_number:
+        value = float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f'{name} is {value!r}, wanted {_WANTED[kind]} such as {_EXAMPLES[kind]}')
+    if kind is float and not math.isfinite(value):
+        raise ValueError(f'{name} is {value}, wanted a finite number')
+    if row.choices and value not in row.choices:
+        raise ValueError(f'{name} is {value}, allowed: {_choices(row)}')
+    if (row.low is not None and value < row.low) or (row.high is not None and value > row.high):
+        raise ValueError(f'{name} is {value}, allowed: {_range(row)}')
+    return value
+
+
+def _checked_text(name: str, value: object, row: Key) -> str:
+    plain = name.split('[')[0]
+    if isinstance(value, bool):
+        word = 'on, yes or true' if value else 'off, no or false'
+        quoted = 'on' if value else 'off'
+        raise ValueError(
+            f'{name} is a boolean: YAML reads the bare words {word} that way; '
+            f"quote it, as in {plain}: '{quoted}'"
+        )
+    if isinstance(value, int | float):
+        raise ValueError(f"{name} is the number {value}; for a text quote it, as in {plain}: '{value}'")
+    if not isinstance(value, str):
+        raise ValueError(f"{name} has no text value; quote it, as in {plain}: 'text'")
+    if not value.strip() and row.default is REQUIRED:
+        raise ValueError(f'{name} is blank: {row.text}')
+    if row.choices and value not in row.choices:
+        raise ValueError(f"{name} is '{value}', allowed: {_choices(row)}{nearest(value, row.choices)}")
+    return value
+
+
+def _choices(row: Key) -> str:
+    return ', '.join(str(choice) for choice in row.choices)
+
+
+def _range(row: Key) -> str:
+    if row.low is not None and row.high is not None:
+        return f'{row.low} to {row.high}'
+    return f'{row.low} or more' if row.low is not None else f'{row.high} or less'
+
+
+def markdown(*tables: type) -> str:
+    """The table as documentation, one line per key in the order of the fields."""
+    lines = [
+        '| parameter | type | unit | default | allowed | change while active | meaning |',
+        '|---|---|---|---|---|---|---|',
+    ]
+    for table in tables:
+        for _, row, kind in keys_of(table):
+            allowed = _choices(row)
+            if not allowed and (row.low is not None or row.high is not None):
+                allowed = _range(row)
+            default = '**required**' if row.default is REQUIRED else _default(row.default)
+            live = 'yes' if row.live else 'no'
+            lines.append(
+                f'| `{row.name}` | {_kind(kind)} | {row.unit} | {default} | {allowed} | {live} | {row.text} |'
+            )
+    return '\n'.join(lines) + '\n'
+
+
+def _default(value: object) -> str:
+    if value is None or value == '' or value == ():
+        return ''
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return f'[{", ".join(map(str, value))}]'
+    return str(value)
+
+
+def _kind(kind: object) -> str:
+    names = {str: 'text', int: 'integer', float: 'number', bool: 'boolean'}
+    if isinstance(kind, types.UnionType):
+        kind = next(item for item in typing.get_args(kind) if item is not type(None))
+    if typing.get_origin(kind) is tuple:
+        return f'list of {names[typing.get_args(kind)[0]]}s'
+    return names[kind]

@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""The lifecycle node `policy`: connects sensor topics to a policy and a policy to action topics."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
+from rclpy.clock import Clock, ClockType, JumpThreshold, TimeJump
+from rclpy.duration import Duration
+from rclpy.lifecycle import LifecycleNodeMixin, LifecycleState, TransitionCallbackReturn
+from rclpy.node import Node
+from rclpy.timer import Timer
+from std_srvs.srv import Trigger
+
+from flashrt_ros.actions import ActionPlayer, Command, OutputMap
+from flashrt_ros.conversions import action_chunk_message, image_message, joint_sample, stamp_ns
+from flashrt_ros.grippers import GripperMap
+from flashrt_ros.health import Health, Situation, Throttle, words
+from flashrt_ros.inputs import Moment, Rejected
+from flashrt_ros.latency import LatencyRecorder
+from flashrt_ros.load import LoadPolicy, load_policy, prepare
+from flashrt_ros.node_parameters import NodeParameters
+from flashrt_ros.observations import ObservationBuffer
+from flashrt_ros.parameters import Parameters, read_parameters
+from flashrt_ros.run import run_node
+from flashrt_ros.status import PERIOD_S, StatusReporter
+from flashrt_ros.topics import CommandPublisher, Topics
+from flashrt_ros.worker import InferenceResult, InferenceWorker, WorkerSeams
+
+if TYPE_CHECKING:
+    from flashrt_core.policy import Policy
+
+_CLOCK_PATIENCE_S = 3.0  # simulated time without a clock is reported after this
+_FORWARD_JUMP_S = 5.0  # a step of the clock beyond this begins a new recording
+_CLOSE_TIMEOUT_S = 1.0  # for an inference that is still running
+
+
+@dataclass
+class _Configured:
+    """Everything that exists from configure to cleanup."""
+
+    parameters: Parameters
+    policy: 'Policy'
+    observations: ObservationBuffer
+    player: ActionPlayer
+    outputs: OutputMap
+    worker: InferenceWorker
+    latency: LatencyRecorder
+    topics: Topics
+    commands: CommandPublisher
+    timer: Timer
+    stopped_because: str = ''
+
+
+class PolicyNode(LifecycleNodeMixin, Node):
+    """Configured: loaded and warm. Active: receiving, inferring, publishing chunks. ~/start: commanding."""
+
+    def __init__(self, load: LoadPolicy = load_policy, **node_options: Any) -> None:
+        Node.__init__(self, 'policy', allow_undeclared_parameters=True, **node_options)
+        self._group = ReentrantCallbackGroup()  # status and get_state answer while configure loads
+        LifecycleNodeMixin.__init__(self, callback_group=self._group)
+        self._load = load
+        self._parts: _Configured | None = None
+        self._state, self._progress, self._configure_fault = 'unconfigured', '', ''
+        self._throttle = Throttle()
+        self._born_s = time.monotonic()
+        self._settings = NodeParameters(self)
+        self._settings.guard(lambda: self._state not in ('unconfigured', 'finalized'), self._on_prompt)
+        for name, handler in (('start', self._on_start), ('stop', self._on_stop), ('reset', self._on_reset)):
+            self.create_service(Trigger, f'~/{name}', handler, callback_group=self._group)
+        self._jumps = self.get_clock().create_jump_callback(
+            JumpThreshold(
+                min_forward=Duration(seconds=_FORWARD_JUMP_S), min_backward=Duration(nanoseconds=-1)
+            ),
+            post_callback=self._on_clock_jump,
+        )
+        self._status = StatusReporter(self, self._health)
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(PERIOD_S, self._status.publish_all, callback_group=self._group, clock=steady)
+        self.create_timer(0.1, self._status.publish_changes, callback_group=self._group, clock=steady)
+
+    # Lifecycle
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._state, self._configure_fault = 'configuring', ''
+        try:
+            self._parts = self._configure()
+        except Exception as error:  # whatever it is, the node stays and can be tried again
+            self._configure_fault = f'configure failed: {error}'
+            self.get_logger().error(self._configure_fault)
+            self._state = 'unconfigured'
+            return TransitionCallbackReturn.FAILURE
+        self._state = 'inactive'
+        return TransitionCallbackReturn.SUCCESS
+
+    def _configure(self) -> _Configured:
+        self._progress = 'reading parameters'
+        parameters, warnings = read_parameters(self._settings.values(), self.get_fully_qualified_name())
+        self._log_warnings(warnings)
+        self._progress = f'loading {parameters.checkpoint}'
+        policy = self._load(parameters)
+        self._progress = 'warming up'
+        prompt_id = prepare(policy, parameters)
+        self._log_warnings(filter(None, [policy.info().get('warnings')]))
+        with ExitStack() as undo:  # an invalid topic name must leave nothing behind
+            topics = Topics(self, parameters, self._group, self._on_frame, self._on_joints, self._on_prompt)
+            undo.callback(topics.destroy)
+            commands = CommandPublisher(self, parameters, parameters.dry_run)
+            undo.pop_all()
+        observations = ObservationBuffer(parameters, self._warn)
+        outputs = OutputMap(parameters)
+        period_s = 1 / parameters.control_rate_hz
+        player = ActionPlayer(parameters.row_period_s, period_s, outputs.is_velocity)
+        seams = WorkerSeams(self._now, player.mark, self._on_chunk, self.get_logger().error)
+        worker = InferenceWorker(
+            policy,
+            observations,
+            GripperMap(parameters),
+            seams,
+            parameters.inference_rate_hz,
+            parameters.prompt,
+            prompt_id,
+        )
+        timer = self.create_timer(period_s, self._on_control_tick, MutuallyExclusiveCallbackGroup())
+        return _Configured(
+            parameters,
+            policy,
+            observations,
+            player,
+            outputs,
+            worker,
+            LatencyRecorder(),
+            topics,
+            commands,
+            timer,
+        )
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        parts = self._parts
+        parts.observations.reset(not_before_ns=self._now().ros_ns)
+        parts.stopped_because = ''
+        self._state = 'active'
+        parts.worker.activate()
+        if parts.parameters.start_on_activate:
+            parts.player.start()
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._stop_commanding()
+        self._state = 'inactive'
+        self._parts.worker.deactivate()
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self.release()
+        self._state = 'unconfigured'
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self.release()
+        self._state = 'finalized'
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        return self.on_cleanup(state)
+
+    def release(self) -> bool:
+        """Sends the safe reaction and frees everything; False when work in other threads goes on."""
+        self._stop_commanding()
+        parts, self._parts = self._parts, None
+        if parts is None:
+            return self._state != 'configuring'
+        self.destroy_timer(parts.timer)
+        is_idle = parts.worker.close(_CLOSE_TIMEOUT_S)
+        parts.topics.destroy()
+        parts.commands.destroy()
+        return is_idle
+
+    # Data: callbacks store, the worker infers, the control timer plays
+
+    def _on_frame(self, slot: str, read: Callable[[Any], Any], message: Any) -> None:
+        if (parts := self._parts) and self._state == 'active':
+            if parts.observations.add_frame(slot, read(message), stamp_ns(message.header.stamp), self._now()):
+                parts.worker.notify()
+
+    def _on_joints(self, topic: str, message: Any) -> None:
+        if (parts := self._parts) and self._state == 'active':
+            try:
+                sample = joint_sample(message)
+            except Rejected as rejected:
+                parts.observations.reject(topic, rejected)
+                return
+            if parts.observations.add_joints(topic, sample, stamp_ns(message.header.stamp), self._now()):
+                parts.worker.notify()
+
+    def _on_prompt(self, text: str) -> None:
+        if parts := self._parts:
+            parts.worker.request_prompt(text)
+
+    def _on_chunk(self, result: InferenceResult) -> None:
+        """In the worker: a chunk is ready."""
+        if (parts := self._parts) is None:
+            return
+        parts.latency.note_result(result)
+        parts.player.accept(result.chunk_id, result.actions, result.mark)
+        settings = parts.parameters
+        names = [settings.joint_prefix + name for name in settings.joint_names]
+        parts.topics.action_chunk.publish(
+            action_chunk_message(result, names, settings.representation, settings.row_period_s)
+        )
+        if parts.topics.model_input.get_subscription_count():
+            views = parts.policy.model_images(result.observed.observation)
+            parts.topics.model_input.publish(image_message(views, result.observed.stamp_ns))
+
+    def _on_control_tick(self) -> None:
+        parts = self._parts
+        if parts is None or self._state != 'active' or not parts.player.is_running:
+            return
+        reason = parts.observations.check(self._now())
+        if reason is not None and reason.condition != 'spread':  # an input is lost: hold, or zero velocity
+            parts.player.drop_chunk()
+        self._send(parts, parts.player.step())
+        if parts.player.starved_s > parts.parameters.starvation_limit_s:
+            parts.stopped_because = f'no action to play for {parts.player.starved_s:.2f} s; call ~/start'
+            self.get_logger().warning(parts.stopped_because)
+            self._stop_commanding()
+
+    def _send(self, parts: _Configured, command: Command | None) -> None:
+        if command is not None:
+            parts.commands.send(parts.outputs.split(command), self._now())
+            parts.latency.note_command(command.chunk_id, self._now())
+
+    def _stop_commanding(self) -> None:
+        if (parts := self._parts) and parts.player.is_running:
+            self._send(parts, parts.player.stop())
+
+    # Services, parameters, clock
+
+    def _on_start(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        if self._state != 'active':
+            return _answer(response, False, f'the node is {self._state}; activate it first')
+        if not self._parts.player.is_running:
+            self._parts.stopped_because = ''
+            self._parts.player.start()
+        return _answer(response, True, 'commanding begins with the next chunk')
+
+    def _on_stop(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self._stop_commanding()
+        return _answer(response, True, 'not commanding')
+
+    def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self._restart()
+        return _answer(response, True, 'chunk, delay and random state are cleared')
+
+    def _restart(self) -> None:
+        """A fresh run that commands if the one before did."""
+        if (parts := self._parts) and self._state == 'active':
+            was_running = parts.player.is_running
+            self._stop_commanding()
+            parts.worker.reset()
+            if was_running:
+                parts.player.start()
+
+    def _on_clock_jump(self, jump: TimeJump) -> None:
+        if parts := self._parts:
+            self.get_logger().warning(
+                f'the clock jumped by {jump.delta.nanoseconds / 1e9:.3f} s; starting afresh'
+            )
+            parts.observations.reset()
+            self._restart()
+
+    def _now(self) -> Moment:
+        return Moment(self.get_clock().now().nanoseconds, time.monotonic_ns())
+
+    # Reports
+
+    def _log_warnings(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.get_logger().warning(text)
+
+    def _warn(self, stream: str, reason: str, text: str) -> None:
+        if self._throttle.passes((stream, reason), time.monotonic()):
+            self.get_logger().warning(text)
+
+    def _is_waiting_for_clock(self) -> bool:
+        is_silent = self.get_clock().ros_time_is_active and self.get_clock().now().nanoseconds == 0
+        is_waiting = is_silent and time.monotonic() - self._born_s > _CLOCK_PATIENCE_S
+        if is_waiting:
+            self._warn('clock', 'silent', 'use_sim_time is true, but nothing is published on /clock')
+        return is_waiting
+
+    def _health(self) -> Health:
+        parts, situation = (
+            self._parts,
+            Situation(self._state, self._progress, self._configure_fault, self._is_waiting_for_clock()),
+        )
+        if parts is None or self._state == 'configuring':
+            level, message = words(situation)
+            return Health(level, message, self._state)
+        now, worker, player = self._now(), parts.worker, parts.player
+        waiting = parts.observations.check(now) or '' if self._state == 'active' else ''
+        level, message = words(
+            replace(
+                situation,
+                inference_error=worker.last_error,
+                waiting=str(waiting),
+                prompt_fault=worker.prompt_fault,
+                is_commanding=player.is_running,
+                stopped_because=parts.stopped_because,
+                starved_s=player.starved_s,
+                is_dry_run=parts.parameters.dry_run,
+            )
+        )
+        chunk = worker.last_chunk
+        return Health(
+            level,
+            message,
+            self._state,
+            prompt=worker.prompt,
+            prompt_fault=worker.prompt_fault,
+            is_dry_run=parts.parameters.dry_run,
+            is_commanding=player.is_running,
+            streams=tuple(parts.observations.health(now)),
+            connections=parts.topics.connections(),
+            waiting=str(waiting),
+            inference_errors=worker.errors,
+            last_error=worker.last_error,
+            out_of_range={item.name: item.normalised for item in chunk.out_of_range} if chunk else {},
+            play=player.counters,
+            starved_s=player.starved_s,
+            skipped_rows=player.skipped_rows,
+            policy=parts.policy.info(),
+            latency=parts.latency.summary(),
+        )
+
+
+def _answer(response: Trigger.Response, is_success: bool, message: str) -> Trigger.Response:
+    response.success, response.message = is_success, message
+    return response
+
+
+def main() -> int:
+    return run_node(PolicyNode)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Runs a node as a process: parameter files checked first, signals end it safely and with code 0."""
+
+import itertools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+import rclpy
+from rclpy.executors import MultiThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+
+from flashrt_ros.parameter_file import check_parameter_file
+from flashrt_ros.parameter_table import ParameterFaults
+
+_THREADS = 4  # callbacks, services during a long configure, status
+
+
+def run_node(make_node: Callable[[], Node], arguments: Sequence[str] | None = None) -> int:
+    """Spins until SIGINT or SIGTERM; the node releases itself while its publishers are still valid."""
+    arguments = sys.argv if arguments is None else arguments
+    try:
+        for path in _parameter_files(arguments):
+            check_parameter_file(path)
+    except ParameterFaults as faults:
+        print(faults, file=sys.stderr)
+        return 1
+    # With rclpy's own handlers the publishers would be dead before the safe reaction.
+    rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
+    node = make_node()
+    executor = MultiThreadedExecutor(_THREADS)
+    executor.add_node(node)
+    is_stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: is_stopping.set())
+    try:
+        while not is_stopping.is_set():
+            executor.spin_once(timeout_sec=0.1)
+    finally:
+        is_idle = node.release()
+    if not is_idle:  # a load or an inference that cannot be interrupted must not delay the end
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.shutdown()
+    return 0
+
+
+def _parameter_files(arguments: Sequence[str]) -> list[str]:
+    """The files after --params-file, which ROS would refuse without naming the key."""
+    return [path for flag, path in itertools.pairwise(arguments) if flag == '--params-file']

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""The topics of one configuration: subscriptions with their QoS, publishers, and how they are connected."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from rclpy.callback_groups import CallbackGroup
+from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rclpy.qos import DurabilityPolicy, QoSCompatibility, QoSProfile, ReliabilityPolicy, qos_check_compatible
+from rclpy.subscription import Subscription
+from sensor_msgs.msg import CompressedImage, Image, JointState
+from std_msgs.msg import String
+
+from flashrt_ros.actions import OutputCommand
+from flashrt_ros.conversions import command_class, command_message, compressed_frame, raw_frame
+from flashrt_ros.inputs import Moment
+from flashrt_ros.msg import ActionChunk
+from flashrt_ros.parameters import Parameters
+from flashrt_ros.status import CONNECTED
+
+_RELIABILITY = {'best_effort': ReliabilityPolicy.BEST_EFFORT, 'reliable': ReliabilityPolicy.RELIABLE}
+_CAMERA_DEPTH, _JOINT_DEPTH = 5, 20
+_LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+_VOLATILE = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+
+
+class Topics:
+    """Everything a configuration subscribes to and publishes on; destroyed as a whole."""
+
+    def __init__(
+        self,
+        node: Node,
+        parameters: Parameters,
+        group: CallbackGroup,
+        on_frame: Callable[[str, Callable[[Any], Any], Any], None],  # slot, reader, message
+        on_joints: Callable[[str, Any], None],
+        on_prompt: Callable[[str], None],
+    ) -> None:
+        self._node = node
+        self._others: list[Subscription] = []
+        self._streams: dict[str, Subscription] = {}
+        self._publishers: list[Publisher] = []
+        subscribe = partial(node.create_subscription, callback_group=group)
+        for camera in parameters.cameras:
+            kind, reader = {'raw': (Image, raw_frame), 'compressed': (CompressedImage, compressed_frame)}[
+                camera.transport
+            ]
+            qos = QoSProfile(depth=_CAMERA_DEPTH, reliability=_RELIABILITY[camera.reliability])
+            callback = partial(on_frame, camera.slot, reader)
+            self._streams[camera.slot] = subscribe(kind, camera.topic, callback, qos)
+        for topic in parameters.joint_topics:
+            qos = QoSProfile(depth=_JOINT_DEPTH, reliability=_RELIABILITY[parameters.joint_reliability])
+            self._streams[topic] = subscribe(JointState, topic, partial(on_joints, topic), qos)
+        # A latched subscription hears nothing from volatile publishers; the worker drops what comes twice.
+        for qos in (_LATCHED, _VOLATILE):
+            self._others.append(subscribe(String, '~/prompt', lambda message: on_prompt(message.data), qos))
+        self.action_chunk = self._publisher(ActionChunk, '~/action_chunk')
+        self.model_input = self._publisher(Image, '~/model_input')
+
+    def _publisher(self, kind: type, topic: str) -> Publisher:
+        publisher = self._node.create_publisher(kind, topic, QoSProfile(depth=1))
+        self._publishers.append(publisher)
+        return publisher
+
+    def connections(self) -> dict[str, str]:
+        """Stream -> whether somebody publishes on it, and whether that somebody can be heard."""
+        return {name: self._connection(subscription) for name, subscription in self._streams.items()}
+
+    def _connection(self, subscription: Subscription) -> str:
+        publishers = self._node.get_publishers_info_by_topic(subscription.topic_name)
+        if not publishers:
+            return 'no publisher'
+        kind = f'{subscription.msg_type.__module__.split(".")[0]}/msg/{subscription.msg_type.__name__}'
+        same_type = [publisher for publisher in publishers if publisher.topic_type == kind]
+        if not same_type:
+            return f'publisher present, but it sends {publishers[0].topic_type} and {kind} is expected'
+        for publisher in same_type:
+            compatible, _ = qos_check_compatible(publisher.qos_profile, subscription.qos_profile)
+            if compatible != QoSCompatibility.ERROR:
+                return CONNECTED
+        return 'publisher present, QoS incompatible'
+
+    def destroy(self) -> None:
+        for subscription in [*self._streams.values(), *self._others]:
+            self._node.destroy_subscription(subscription)
+        for publisher in self._publishers:
+            self._node.destroy_publisher(publisher)
+
+
+class CommandPublisher:
+    """Sends each part of a command to its controller; in a dry run it makes the messages and sends none."""
+
+    def __init__(self, node: Node, parameters: Parameters, is_dry_run: bool) -> None:
+        self._node = node
+        self._publishers: dict[str, Publisher] = {}
+        if not is_dry_run:
+            self._publishers = {
+                output.name: node.create_publisher(
+                    command_class(output.type), output.topic, QoSProfile(depth=1)
+                )
+                for output in parameters.outputs
+            }
+
+    def send(self, parts: list[OutputCommand], now: Moment) -> None:
+        messages = {part.output: command_message(part, now.ros_ns) for part in parts}
+        for output, publisher in self._publishers.items():
+            publisher.publish(messages[output])
+
+    def destroy(self) -> None:
+        for publisher in self._publishers.values():
+            self._node.destroy_publisher(publisher)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""A policy without a model, and the parameters of the reference robot of test/cases."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashrt_core.errors import Error
+from flashrt_core.types import ActionChunk, Observation, PolicySpec
+from flashrt_ros.parameter_file import read_parameter_file
+from flashrt_ros.parameters import Parameters, read_parameters
+
+CASES = Path(__file__).resolve().parent.parent / 'cases'
+NODE = '/policy'
+
+
+def values(**changes: object) -> dict[str, object]:
+    """Flat parameters of the reference robot; changes use '__' for the dots of a name."""
+    result = read_parameter_file(CASES / 'params' / 'ok.yaml', NODE)
+    for name, value in changes.items():
+        result[name.replace('__', '.')] = value
+    return result
+
+
+def parameters(**changes: object) -> Parameters:
+    return read_parameters(values(**changes), NODE)[0]
+
+
+class FakePolicy:
+    """Answers with a chunk of the test's choice; remembers what it was asked."""
+
+    def __init__(
+        self,
+        settings: Parameters,
+        answer: Callable[[Observation], NDArray] | None = None,
+        seconds: float = 0.0,
+        horizon: int = 10,
+        action_dim: int | None = None,
+    ) -> None:
+        joints = len(settings.joint_names)
+        self.spec = PolicySpec(
+            cameras=settings.camera_names,
+            image_size=8,
+            state_dim=joints,
+            action_dim=joints if action_dim is None else action_dim,
+            horizon=horizon,
+            model_action_dim=32,
+            prompt_capacity=200,
+            actions=settings.representation,
+        )
+        self._answer = answer or self._state_then_up
+        self.seconds = seconds
+        self.failure = ''
+        self.observations: list[Observation] = []
+        self.threads: set[str] = set()
+        self.warm_ups = self.resets = self._prompts = 0
+
+    def _state_then_up(self, observation: Observation) -> NDArray:
+        """Row i is the state plus (i + 1) / 100."""
+        return observation.state + 0.01 * np.arange(1, self.spec.horizon + 1)[:, np.newaxis]
+
+    def warm_up(self) -> None:
+        self.warm_ups += 1
+
+    def reset(self) -> None:
+        self.resets += 1
+
+    def set_prompt(self, text: str) -> int:
+        if not text.strip() or len(text) > 200:
+            raise Error(f'prompt of {len(text)} characters does not fit')
+        self._prompts += 1
+        return self._prompts
+
+    def infer(self, observation: Observation) -> ActionChunk:
+        self.observations.append(observation)
+        self.threads.add(threading.current_thread().name)
+        if self.failure:
+            raise Error(self.failure)
+        time.sleep(self.seconds)
+        actions = np.asarray(self._answer(observation), np.float64)
+        return ActionChunk(
+            actions=actions,
+            model_actions=np.zeros((len(actions), 32), np.float32),
+            stamps_ns=observation.stamps_ns,
+            prompt_id=observation.prompt_id,
+            seed=0,
+            timings={'preprocess': 0.0, 'engine': 0.0, 'postprocess': 0.0},
+        )
+
+    def model_images(self, observation: Observation) -> NDArray[np.uint8]:
+        """[N, 8, 8, 3]: the first pixel of each picture, all over."""
+        views = [np.broadcast_to(observation.images[slot][0, 0], (8, 8, 3)) for slot in self.spec.cameras]
+        return np.stack(views).astype(np.uint8)
+
+    def info(self) -> dict[str, str]:
+        return {'model': 'pi05', 'backend': 'fake', 'weights_digest': 'none'}
