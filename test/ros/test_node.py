@@ -3,8 +3,8 @@
 """The policy node with a fake policy over real DDS: lifecycle, data, services, reports."""
 
 import numpy as np
-from conftest import Spinner, eventually
-from robot import JOINTS, REST, Bench, key_values
+from robot_bench import JOINTS, REST, Bench, key_values
+from ros_spinner import Spinner, eventually
 
 
 def test_observation_becomes_chunk_and_dry_run_publishes_no_command(ros: Spinner):

@@ -7,14 +7,14 @@ import threading
 from typing import Any
 
 import numpy as np
-from conftest import Spinner, eventually
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-from fakes import FakePolicy, values
+from fake_policy import FakePolicy, values
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
+from ros_spinner import Spinner, eventually
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
