@@ -70,7 +70,7 @@ class FlashPolicy:
         self.pipeline = pipeline
         self.engine = engine
         self._settings = settings
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._config = config
         self._core = core
         self._times = times
@@ -99,7 +99,7 @@ class FlashPolicy:
         if longest.max() >= self._config.vocab_size:
             raise Error(
                 f'prompt: token {longest.max()} is beyond the {self._config.vocab_size} tokens of the model; '
-                f'the tokenizer {self._tokenizer.path} does not belong to this checkpoint'
+                f'the tokenizer {self.tokenizer.path} does not belong to this checkpoint'
             )
         self._task = task
         self._fixed_tokens = None if self.pipeline.prompt.uses_state else longest
@@ -166,7 +166,7 @@ class FlashPolicy:
         state = np.zeros(self._config.state_dim, np.float32) if self._config.state_dim else None
         for length in (1, spec.prompt_capacity):
             actions = self.engine.infer(
-                images, np.full(length, self._tokenizer.bos, np.int32), noise, state, None
+                images, np.full(length, self.tokenizer.bos, np.int32), noise, state, None
             )
             if actions.shape != noise.shape:
                 raise Error(f'warm-up: the model gives actions {actions.shape}, needed {noise.shape}')
@@ -183,15 +183,15 @@ class FlashPolicy:
             'weights_digest': self.engine.weights_digest,
             'backend': self._settings.backend,
             'recipe': self._settings.recipe,
-            'tokenizer': str(self._tokenizer.path),
-            'tokenizer_sha256': self._tokenizer.sha256,
+            'tokenizer': str(self.tokenizer.path),
+            'tokenizer_sha256': self.tokenizer.sha256,
             **self.pipeline.sources,
             'prompt': self.pipeline.prompt.read(self._task),
             'warnings': '; '.join(self.pipeline.warnings),
         }
 
     def _tokens(self, task: str, bins: NDArray[np.int64]) -> NDArray[np.int32]:
-        return self._tokenizer.prompt(self.pipeline.prompt.pieces(task, bins))
+        return self.tokenizer.prompt(self.pipeline.prompt.pieces(task, bins))
 
     def _draw(self, seed: int) -> NDArray[np.float32]:
         """Philox from (seed, tick), so that every backend gets the same noise."""
