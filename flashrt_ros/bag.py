@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 import yaml
 import zstandard
 from mcap.records import Channel, Message, Schema
+from rosbags.interfaces import Connection, QosReliability
 from rosbags.rosbag2 import Reader, ReaderError
 
 from flashrt_ros.mcap_recovery import recover_records
@@ -44,6 +45,7 @@ class _Source:
     """One file of a recording; `read` yields its messages in order of time."""
 
     topics: Mapping[str, str]
+    best_effort: frozenset[str]  # topics whose publisher offered no more
     count: int
     start_ns: int
     end_ns: int
@@ -72,6 +74,11 @@ class Bag:
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
+
+    @property
+    def best_effort(self) -> set[str]:
+        """Topics that were published best effort, as far as the recording tells."""
+        return set().union(*(source.best_effort for source in self._sources))
 
     @property
     def count(self) -> int:
@@ -123,6 +130,7 @@ class Bag:
             raise BagError(f'{file} cannot be read: {error}') from None
         return _Source(
             topics={connection.topic: connection.msgtype for connection in reader.connections},
+            best_effort=frozenset(c.topic for c in reader.connections if _is_best_effort(c)),
             count=reader.message_count,
             start_ns=reader.start_time,
             end_ns=reader.end_time - 1,  # rosbags counts to the first instant after the last message
@@ -159,7 +167,14 @@ class Bag:
             f'{file} is cut short ({reason}): {len(messages)} messages are whole, '
             f'the last at {last / 1e9:.3f} s; `mcap recover {file.name}` repairs the file'
         )
-        return _Source(dict(topics.values()), len(messages), messages[0].log_ns, last, lambda: iter(messages))
+        return _Source(
+            dict(topics.values()),
+            frozenset(),
+            len(messages),
+            messages[0].log_ns,
+            last,
+            lambda: iter(messages),
+        )
 
     def _merge_topics(self) -> dict[str, str]:
         merged: dict[str, str] = {}
@@ -187,6 +202,11 @@ def select_topics(bag: Bag, needed: set[str], is_known: Callable[[str], bool], w
     for topic, kind in sorted(unknown.items()):
         warn(f'{bag.path}: {topic} is left out, its type {kind} is not installed here')
     return set(bag.topics) - unknown.keys()
+
+
+def _is_best_effort(connection: Connection) -> bool:
+    profiles = connection.ext.offered_qos_profiles
+    return any(profile.reliability == QosReliability.BEST_EFFORT for profile in profiles)
 
 
 def _read(reader: Reader, file: Path, compression: str) -> Iterator[BagMessage]:

@@ -58,6 +58,7 @@ class _Sample:
     stamp_ns: int
     receive: Moment
     frame: Frame
+    number: int  # among the frames that passed the cheap check, from 1
     picture: Picture | None = None  # decoded when first needed
 
 
@@ -82,6 +83,8 @@ class _Camera(_Stream):
     newest: _Sample | None = None  # passed the cheap check, perhaps not decoded
     good: _Sample | None = None  # the newest that was decoded
     used_stamp_ns: int = -1
+    passed: int = 0  # frames that passed the cheap check
+    spoiled: int = 0  # of those, damaged ones
 
     def candidate(self) -> _Sample | None:
         return self.newest or self.good
@@ -131,9 +134,8 @@ class ObservationBuffer:
                 check_frame(frame, self._parameters.camera_max_side_px, settings.channel_order)
             except Rejected as rejected:
                 return self._reject(slot, camera, rejected)
-            if camera.newest is not None and camera.newest.stamp_ns > camera.used_stamp_ns:
-                camera.counters['superseded'] += 1
-            camera.newest = _Sample(stamp, receive, frame)
+            camera.passed += 1
+            camera.newest = _Sample(stamp, receive, frame, camera.passed)
         return True
 
     def add_joints(self, topic: str, sample: JointSample, stamp_ns: int, receive: Moment) -> bool:
@@ -179,6 +181,8 @@ class ObservationBuffer:
             for camera in fresh:
                 camera.used_stamp_ns = camera.good.stamp_ns
                 camera.counters['used'] += 1
+                unused = camera.good.number - camera.counters['used'] - camera.spoiled
+                camera.counters['superseded'] = unused
             joints = dict(self._joints)
         state = np.array([joints[name].position for name in self._parameters.joint_names], np.float64)
         stamps = {slot: sample.stamp_ns for slot, sample in samples.items()}
@@ -263,6 +267,7 @@ class ObservationBuffer:
                 sample.picture = decode_frame(sample.frame, camera.parameters.channel_order)
             except Rejected as rejected:
                 with self._lock:
+                    camera.spoiled += 1
                     self._reject(slot, camera, rejected)
                     if camera.newest is sample:
                         camera.newest = None

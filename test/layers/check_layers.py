@@ -39,7 +39,16 @@ FORBIDDEN_IMPORTS: dict[str, tuple[str, ...]] = {
     'test/python': ROS_PACKAGES,
 }
 # The modules of flashrt_ros that talk to ROS; the others are plain Python and run without it.
-RCLPY_MODULES = ('policy_node.py', 'node_parameters.py', 'topics.py', 'run.py', 'replay.py', 'status.py')
+RCLPY_MODULES = (
+    'bag_player.py',
+    'node_parameters.py',
+    'node_process.py',
+    'policy_node.py',
+    'replay_live.py',
+    'run.py',
+    'status.py',
+    'topics.py',
+)
 
 
 @dataclass(frozen=True)

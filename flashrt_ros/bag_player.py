@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Publishes recorded messages at their original pace: stamps moved to now, or kept, with /clock beside."""
+
+import importlib
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Set
+
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rosgraph_msgs.msg import Clock
+
+from flashrt_ros.bag import Bag
+from flashrt_ros.conversions import time_message
+
+_CLOCK_PERIOD_S = 0.01
+_LEAD_NS = 1_000_000_000  # simulated time before the first message, for the node to be activated in
+_DEPTH = 10
+
+
+def message_class(message_type: str) -> type:
+    """'sensor_msgs/msg/Image' -> its class; ImportError or AttributeError where it is not installed."""
+    package, kind, name = message_type.split('/')
+    return getattr(importlib.import_module(f'{package}.{kind}'), name)
+
+
+def is_installed(message_type: str) -> bool:
+    try:
+        message_class(message_type)
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return True
+
+
+def restamp(cdr: bytes, offset_ns: int) -> bytes:
+    """Moves the stamp of a serialised message that begins with a header; a zero stamp stays zero."""
+    layout = '<iI' if cdr[1] & 1 else '>iI'  # second byte of the encapsulation: little or big endian
+    seconds, nanoseconds = struct.unpack_from(layout, cdr, 4)
+    if not seconds and not nanoseconds:
+        return cdr
+    moved = bytearray(cdr)
+    struct.pack_into(
+        layout, moved, 4, *divmod(seconds * 1_000_000_000 + nanoseconds + offset_ns, 1_000_000_000)
+    )
+    return bytes(moved)
+
+
+class BagPlayer:
+    """Publishers for the chosen topics of a recording, all of which hold messages with headers."""
+
+    def __init__(self, node: Node, bag: Bag, topics: Set[str], simulated_time: bool) -> None:
+        self._node = node
+        self._bag = bag
+        self.published: Counter[str] = Counter()  # by topic
+        self._publishers = {
+            topic: node.create_publisher(
+                message_class(bag.topics[topic]),
+                topic,
+                QoSProfile(
+                    depth=_DEPTH,
+                    reliability=ReliabilityPolicy.BEST_EFFORT
+                    if topic in bag.best_effort
+                    else ReliabilityPolicy.RELIABLE,
+                ),
+            )
+            for topic in sorted(topics)
+        }
+        self._clock = node.create_publisher(Clock, '/clock', 10) if simulated_time else None
+
+    def is_connected(self) -> bool:
+        """Every topic has a subscriber."""
+        return all(publisher.get_subscription_count() for publisher in self._publishers.values())
+
+    def begin_clock(self) -> None:
+        """Simulated time stands still a little before the recording; without --clock this does nothing."""
+        self._publish_clock(max(self._bag.start_ns - _LEAD_NS, 1))
+
+    def play(self, on_message: Callable[[int], None]) -> None:
+        """Blocks for as long as the recording lasts."""
+        first_ns = self._bag.start_ns
+        start_s = time.monotonic()
+        offset_ns = 0 if self._clock else self._node.get_clock().now().nanoseconds - first_ns
+        for message in self._bag.messages():
+            if message.topic not in self._publishers:
+                continue
+            for passed_s in _wait_until(start_s + (message.log_ns - first_ns) / 1e9):
+                self._publish_clock(first_ns + round((passed_s - start_s) * 1e9))
+            self._publish_clock(message.log_ns)
+            self._publishers[message.topic].publish(restamp(message.cdr, offset_ns))
+            self.published[message.topic] += 1
+            on_message(message.log_ns)
+
+    def _publish_clock(self, now_ns: int) -> None:
+        if self._clock:
+            self._clock.publish(Clock(clock=time_message(now_ns)))
+
+
+def _wait_until(due_s: float) -> Iterator[float]:
+    """Sleeps, and yields the time at every tick of the clock on the way."""
+    while (remaining_s := due_s - time.monotonic()) > 0:
+        time.sleep(min(remaining_s, _CLOCK_PERIOD_S))
+        if (now_s := time.monotonic()) < due_s:
+            yield now_s

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""What live and offline replay share: the checked parameters, warnings, and the progress bar."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from flashrt_ros.bag import Bag
+from flashrt_ros.parameter_file import read_parameter_file
+from flashrt_ros.parameters import Parameters, read_parameters
+
+NODE_NAME = '/policy'
+
+OnProgress = Callable[[int], None]  # log time reached
+
+
+def checked_parameters(
+    params: Path, warn: Callable[[str], None], overrides: Mapping[str, object] | None
+) -> Parameters:
+    values = read_parameter_file(params, NODE_NAME) | dict(overrides or {})
+    parameters, faults = read_parameters(values, NODE_NAME)
+    for fault in faults:
+        warn(fault)
+    return parameters
+
+
+class Warnings:
+    """Shows each warning at once and keeps it for the report."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.texts: list[str] = []
+
+    def __call__(self, text: str) -> None:
+        self.texts.append(text)
+        self._console.print(f'warning: {text}', style='yellow', markup=False, highlight=False)
+
+
+@contextmanager
+def progress_bar(console: Console, title: str, bag: Bag) -> Iterator[OnProgress]:
+    """Moves with the log time of the recording."""
+    columns = (TextColumn('{task.description}'), BarColumn(), TextColumn('{task.percentage:>3.0f} %'))
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(title, total=max(bag.end_ns - bag.start_ns, 1))
+        yield lambda log_ns: bar.update(task, completed=log_ns - bag.start_ns)
