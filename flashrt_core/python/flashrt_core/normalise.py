@@ -87,10 +87,10 @@ class LerobotZScore:
     eps: float = LEROBOT_EPS
 
     def normalise(self, x: NDArray) -> NDArray[np.float32]:
-        return (np.float32(x) - _cut(self.mean, x)) / (_cut(self.std, x) + np.float32(self.eps))
+        return (_float32(x) - _cut(self.mean, x)) / (_cut(self.std, x) + np.float32(self.eps))
 
     def unnormalise(self, x: NDArray) -> NDArray[np.float32]:
-        return np.float32(x) * _cut(self.std, x) + _cut(self.mean, x)
+        return _float32(x) * _cut(self.std, x) + _cut(self.mean, x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,13 +111,17 @@ class LerobotRange:
 
     def normalise(self, x: NDArray) -> NDArray[np.float32]:
         two, one = np.float32(2), np.float32(1)
-        return two * (np.float32(x) - _cut(self.low, x)) / self._width(x) - one
+        return two * (_float32(x) - _cut(self.low, x)) / self._width(x) - one
 
     def unnormalise(self, x: NDArray) -> NDArray[np.float32]:
         two, one = np.float32(2), np.float32(1)
         if self.halve_first:
-            return (np.float32(x) + one) / two * self._width(x) + _cut(self.low, x)
-        return (np.float32(x) + one) * self._width(x) / two + _cut(self.low, x)
+            return (_float32(x) + one) / two * self._width(x) + _cut(self.low, x)
+        return (_float32(x) + one) * self._width(x) / two + _cut(self.low, x)
+
+
+def _float32(x: NDArray) -> NDArray[np.float32]:
+    return np.asarray(x, np.float32)
 
 
 def _cut(statistic: NDArray, x: NDArray) -> NDArray:
@@ -145,8 +149,9 @@ def make_scaler(
     if origin == 'openpi':
         if kind not in ('zscore', 'quantile'):
             raise Error(f"normalisation is '{kind}'; openpi knows zscore and quantile")
-        return (OpenpiZScore if kind == 'zscore' else OpenpiQuantile)(np.float64(first), np.float64(second))
-    first, second = np.float32(first), np.float32(second)
+        first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
+        return (OpenpiZScore if kind == 'zscore' else OpenpiQuantile)(first, second)
+    first, second = _float32(first), _float32(second)
     if kind == 'zscore':
         return LerobotZScore(first, second, eps)
     return LerobotRange(first, second, halve_first=kind == 'min_max', eps=eps)
@@ -172,7 +177,7 @@ def check_widths(
     for item, value in zip(kinds, (first, second), strict=True):
         if len(value) < columns:
             raise Error(f'statistics of {statistics.name}: {item} has {len(value)} columns, {columns} needed')
-    first, second = np.float64(first[:columns]), np.float64(second[:columns])
+    first, second = (np.asarray(value[:columns], np.float64) for value in (first, second))
     width = 2 * second if kind == 'zscore' else second - first
     finite = np.isfinite(first) & np.isfinite(second)
     broken = ~finite | ~(width >= 0)

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 Arithmetic = Literal['pil', 'torch', 'torch_u8', 'jax']
 _OUTPUTS_PER_BLOCK = 8
+# A strip of this height stays in the cache, and its products are too small for BLAS to start threads.
+_ROWS_AT_ONCE = 32
 
 
 def _triangle(inputs: int, outputs: int) -> NDArray[np.float64]:
@@ -104,20 +106,32 @@ def _blocks(arithmetic: Arithmetic, inputs: int, outputs: int) -> tuple[_Block, 
 def resample(planes: NDArray, height: int, width: int, arithmetic: Arithmetic) -> NDArray[np.floating]:
     """[channels, rows, columns] -> [channels, height, width], in the float type the arithmetic works in."""
     rules = _RULES[arithmetic]
-    planes = planes.astype(rules.dtype, order='C', copy=False)
     channels, rows, columns = planes.shape
-    if columns != width:
-        scaled = np.empty((channels * rows, width), rules.dtype)
-        for block in _blocks(arithmetic, columns, width):
-            source = planes.reshape(channels * rows, columns)[:, block.inputs]
-            np.matmul(source, block.weights.T, out=scaled[:, block.outputs])
-        planes = _rounded(scaled, rules).reshape(channels, rows, width)
+    if columns == width:
+        planes = planes.astype(rules.dtype, order='C', copy=False)
+    else:
+        scaled = np.empty((channels, rows, width), rules.dtype)
+        for first in range(0, rows, _ROWS_AT_ONCE):
+            strip = slice(first, first + _ROWS_AT_ONCE)
+            scaled[:, strip] = _scale_columns(planes[:, strip], width, arithmetic)
+        planes = scaled
     if rows != height:
         scaled = np.empty((channels, height, width), rules.dtype)
         for block in _blocks(arithmetic, rows, height):
             np.matmul(block.weights, planes[:, block.inputs], out=scaled[:, block.outputs])
         planes = _rounded(scaled, rules)
     return planes
+
+
+def _scale_columns(planes: NDArray, width: int, arithmetic: Arithmetic) -> NDArray[np.floating]:
+    """[channels, rows, columns] -> [channels, rows, width]."""
+    rules = _RULES[arithmetic]
+    channels, rows, columns = planes.shape
+    lines = planes.astype(rules.dtype, order='C', copy=False).reshape(channels * rows, columns)
+    scaled = np.empty((channels * rows, width), rules.dtype)
+    for block in _blocks(arithmetic, columns, width):
+        np.matmul(lines[:, block.inputs], block.weights.T, out=scaled[:, block.outputs])
+    return _rounded(scaled, rules).reshape(channels, rows, width)
 
 
 def _rounded(pixels: NDArray[np.floating], rules: _Rules) -> NDArray[np.floating]:
