@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// The CPU backend: the reference, and what runs where there is no GPU.
+
+#include "backends/backend.hpp"
+#include "backends/cpu/cpu_program.hpp"
+#include "backends/cpu/cpu_weights.hpp"
+#include "backends/cpu/gemm.hpp"
+#include "checkpoint/weights.hpp"
+
+namespace flashrt {
+namespace {
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(int threads) : pool_(std::make_shared<ThreadPool>(threads)) {
+    cpu::use_single_threaded_blas();
+  }
+
+  std::string_view name() const override { return "cpu"; }
+
+  std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) override {
+    return std::make_shared<cpu::CpuWeights>(
+        plan, [&](std::string_view weight) { return weights.load(weight); }, *pool_);
+  }
+
+  size_t workspace_bytes(const Plan& plan, const Call& call) const override {
+    return std::visit(
+        [&](const auto& op) { return cpu::workspace_bytes(op, plan, pool_->threads()); }, call.op);
+  }
+
+  std::unique_ptr<Program> compile(Plan plan, std::shared_ptr<const DeviceWeights> weights,
+                                   const Calibration& calibration,
+                                   const CompileOptions& options) override {
+    auto cpu_weights = std::dynamic_pointer_cast<const cpu::CpuWeights>(std::move(weights));
+    FLASHRT_CHECK(cpu_weights, "plan ", plan.model,
+                  ": the weights were uploaded by another backend");
+    return std::make_unique<cpu::CpuProgram>(std::move(plan), std::move(cpu_weights), calibration,
+                                             pool_, options);
+  }
+
+ private:
+  std::shared_ptr<ThreadPool> pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(int threads) {
+  return std::make_unique<CpuBackend>(threads);
+}
+
+}  // namespace flashrt

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+#include "backends/cpu/cpu_program.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+
+#include "quant/calibration.hpp"
+
+namespace flashrt::cpu {
+namespace {
+
+constexpr size_t kArenaAlignment = 256;
+constexpr int kPoison = 0xff;  // a NaN in every float type
+
+size_t bytes_of(const ValueInfo& info) { return info.shape.elements() * size_of(info.type); }
+bool is_integer(DType type) { return type == DType::kI32 || type == DType::kU8; }
+
+size_t call_workspace(const Plan& plan, const Call& call, int threads) {
+  return std::visit([&](const auto& op) { return workspace_bytes(op, plan, threads); }, call.op);
+}
+
+}  // namespace
+
+CpuProgram::CpuProgram(Plan plan, std::shared_ptr<const CpuWeights> weights,
+                       const Calibration& calibration, std::shared_ptr<ThreadPool> pool,
+                       const CompileOptions& options)
+    : plan_(std::move(plan)),
+      weights_(std::move(weights)),
+      pool_(std::move(pool)),
+      memory_(plan_memory(
+          plan_, [&](const Call& call) { return call_workspace(plan_, call, pool_->threads()); },
+          options.keep_values)),
+      is_poisoned_(options.poison),
+      scales_(plan_.values.size()),
+      is_held_(plan_.values.size(), false),
+      stage_(plan_.values.size(), -1),
+      whens_(plan_.values.size()),
+      iteration_(plan_.stages.size(), 0) {
+  resolve_scales(calibration);
+  const size_t bytes =
+      (std::max<size_t>(memory_.arena_bytes, 1) + kArenaAlignment - 1) / kArenaAlignment;
+  arena_.reset(
+      static_cast<std::byte*>(std::aligned_alloc(kArenaAlignment, bytes * kArenaAlignment)));
+  FLASHRT_CHECK(arena_, "plan ", plan_.model, ": an arena of ", memory_.arena_bytes,
+                " bytes cannot be allocated");
+  std::memset(arena_.get(), is_poisoned_ ? kPoison : 0, memory_.arena_bytes);
+  for (size_t id = 0; id < plan_.values.size(); ++id) {
+    const ValueInfo& info = plan_.values[id];
+    is_held_[id] = info.kind == Kind::kInput || info.kind == Kind::kState;
+    if (is_held_[id] && is_integer(info.type))
+      std::memset(arena_.get() + memory_.offset[id], 0, bytes_of(info));
+  }
+  bind_calls();
+  find_overwritten();
+}
+
+// ---- compile
+
+void CpuProgram::resolve_scales(const Calibration& calibration) {
+  for (size_t id = 0; id < plan_.values.size(); ++id) {
+    const ValueInfo& info = plan_.values[id];
+    if (info.type != DType::kE4M3 || info.kind == Kind::kView) continue;
+    FLASHRT_CHECK(!info.site.empty(), "value ", info.name, " is e4m3 and has no calibration site");
+    scales_[id] = calibration.scales(info.site);
+    FLASHRT_CHECK(!scales_[id].empty(), "calibration site ", info.site, " has no scale");
+    for (const float scale : scales_[id]) {
+      FLASHRT_CHECK(std::isfinite(scale) && scale > 0, "calibration site ", info.site, ": scale ",
+                    scale, ", expected a positive number");
+    }
+  }
+}
+
+Operand CpuProgram::operand(Value value) const {
+  if (!value) return {};
+  const ValueInfo& info = plan_[value];
+  const Value storage = plan_.storage_of(value);
+  const bool is_view = info.kind == Kind::kView;
+  const auto element = static_cast<std::ptrdiff_t>(size_of(info.type));
+  Operand result{
+      .name = info.name,
+      .data = arena_.get() + memory_.offset[storage.id] + (is_view ? info.offset * element : 0),
+      .type = info.type,
+      .capacity = info.shape.rows(),
+      .width = info.shape.width(),
+      .stride = is_view ? info.row_stride : info.shape.width(),
+      .step_bytes = is_view ? info.step_stride * element : 0,
+      .scales = scales_[storage.id]};
+  if (info.rows.length) {
+    result.length = reinterpret_cast<const int32_t*>(operand(info.rows.length).data);
+    result.base = info.rows.base;
+  }
+  return result;
+}
+
+std::shared_ptr<const RopeTable> CpuProgram::rope_table(double base, int head_dim,
+                                                        int64_t positions) {
+  for (auto& [key, table] : rope_tables_) {
+    if (key != std::pair(base, head_dim)) continue;
+    if (table->positions() < positions)
+      table = std::make_shared<RopeTable>(base, head_dim, positions);
+    return table;
+  }
+  rope_tables_.emplace_back(std::pair(base, head_dim),
+                            std::make_shared<RopeTable>(base, head_dim, positions));
+  return rope_tables_.back().second;
+}
+
+void CpuProgram::bind_calls() {
+  for (size_t s = 0; s < plan_.stages.size(); ++s) {
+    const Stage& stage = plan_.stages[s];
+    for (int index = stage.first; index < stage.last; ++index) {
+      const Call& call = plan_.calls[index];
+      const auto touch = [&](Value value) {
+        stage_[value.id] = static_cast<int>(s);
+        whens_[plan_.storage_of(value).id].insert(stage.when);
+        const size_t scales = scales_[plan_.storage_of(value).id].size();
+        FLASHRT_CHECK(scales <= 1 || scales == static_cast<size_t>(stage.repeat), "call ",
+                      call.name, ": ", plan_[value].name, " has ", scales, " scales, stage ",
+                      stage.name, " runs ", stage.repeat, " times");
+      };
+      for_each_read(call, touch);
+      for_each_write(call, touch);
+    }
+  }
+  kernels_.reserve(plan_.calls.size());
+  for (const Call& call : plan_.calls) {
+    const Binding binding{
+        .plan = plan_,
+        .call = call,
+        .pool = *pool_,
+        .workspace = arena_.get() + memory_.workspace_offset,
+        .operand = [this](Value value) { return operand(value); },
+        .weight = [this](std::string_view name) -> const Weight& {
+          return weights_->get(plan_.weight(name));
+        },
+        .rope_table = [this](double base, int head_dim,
+                             int64_t positions) { return rope_table(base, head_dim, positions); }};
+    kernels_.push_back(std::visit([&](const auto& op) { return bind(op, binding); }, call.op));
+  }
+}
+
+void CpuProgram::find_overwritten() {
+  written_.resize(plan_.calls.size());
+  overwritten_.resize(plan_.calls.size());
+  for (size_t index = 0; index < plan_.calls.size(); ++index) {
+    for_each_write(plan_.calls[index], [&](Value value) {
+      const int storage = plan_.storage_of(value).id;
+      const size_t begin = memory_.offset[storage], end = begin + bytes_of(plan_.values[storage]);
+      written_[index].push_back(storage);
+      for (size_t id = 0; id < plan_.values.size(); ++id) {
+        if (plan_.values[id].kind == Kind::kView || static_cast<int>(id) == storage) continue;
+        const size_t other = memory_.offset[id];
+        if (other < end && begin < other + bytes_of(plan_.values[id])) {
+          overwritten_[index].push_back(static_cast<int>(id));
+        }
+      }
+    });
+  }
+}
+
+// ---- inputs and results
+
+void CpuProgram::write(std::string_view name, std::span<const std::byte> data) {
+  const Value value = plan_.find(name);
+  const ValueInfo& info = plan_[value];
+  FLASHRT_CHECK(info.kind == Kind::kInput || info.kind == Kind::kState, "write ", name,
+                ": only inputs and states can be written");
+  const size_t row = info.shape.width() * size_of(info.type);
+  const bool whole_rows =
+      info.rows.length && row > 0 && data.size() % row == 0 && data.size() <= bytes_of(info);
+  FLASHRT_CHECK(data.size() == bytes_of(info) || whole_rows, "write ", name, ": ", data.size(),
+                " bytes, expected ", info.rows.length ? "whole rows of " : "",
+                info.rows.length ? text(row, " bytes, at most ") : "", bytes_of(info), " for ",
+                info.shape, " ", info.type);
+  std::memcpy(arena_.get() + memory_.offset[value.id], data.data(), data.size());
+}
+
+View CpuProgram::held(std::string_view name) const {
+  const Value value = plan_.find(name);
+  FLASHRT_CHECK(is_held_[plan_.storage_of(value).id], "read ", name,
+                ": it was not computed yet, or its memory was used again; compile with keep_values "
+                "to keep it");
+  return operand(value).at(stage_[value.id] < 0 ? 0 : iteration_[stage_[value.id]]);
+}
+
+void CpuProgram::read(std::string_view name, std::span<std::byte> data) const {
+  const View view = held(name);
+  const size_t row = view.width * size_of(view.type);
+  FLASHRT_CHECK(data.size() == view.rows * row, "read ", name, ": a buffer of ", data.size(),
+                " bytes, it has ", view.rows, " valid rows of ", row, " bytes");
+  for (int64_t r = 0; r < view.rows; ++r) std::memcpy(data.data() + r * row, view.at(r), row);
+}
+
+void CpuProgram::read_float(std::string_view name, std::span<float> data) const {
+  const View view = held(name);
+  FLASHRT_CHECK(data.size() == static_cast<size_t>(view.rows * view.width), "read_float ", name,
+                ": a buffer of ", data.size(), " floats, it has ", view.rows, " valid rows of ",
+                view.width);
+  for (int64_t r = 0; r < view.rows; ++r) {
+    decode(view.type, view.at(r), view.scale, data.data() + r * view.width, view.width);
+  }
+}
+
+// ---- run
+
+// A poisoned program starts each run with NaN in its workspace and in every value that lives within
+// such runs.
+void CpuProgram::poison(When when) {
+  if (!is_poisoned_) return;
+  for (size_t id = 0; id < plan_.values.size(); ++id) {
+    const ValueInfo& info = plan_.values[id];
+    if (info.kind != Kind::kLocal || whens_[id] != std::set{when}) continue;
+    std::memset(arena_.get() + memory_.offset[id], kPoison, bytes_of(info));
+    is_held_[id] = false;
+  }
+  std::memset(arena_.get() + memory_.workspace_offset, kPoison, memory_.workspace_bytes);
+}
+
+void CpuProgram::run_call(int call, int iteration) {
+  kernels_[call](iteration);
+  for (const int id : overwritten_[call]) is_held_[id] = false;
+  for (const int id : written_[call]) is_held_[id] = true;
+}
+
+void CpuProgram::run(When when) { run_observed(when, {}); }
+
+void CpuProgram::run_observed(When when, const Observer& observer) {
+  poison(when);
+  for (size_t s = 0; s < plan_.stages.size(); ++s) {
+    const Stage& stage = plan_.stages[s];
+    if (stage.when != when) continue;
+    for (int iteration = 0; iteration < stage.repeat; ++iteration) {
+      iteration_[s] = iteration;
+      for (int call = stage.first; call < stage.last; ++call) {
+        run_call(call, iteration);
+        if (observer) observer(call, iteration);
+      }
+    }
+  }
+}
+
+void CpuProgram::run_until(int last, int last_iteration) {
+  FLASHRT_CHECK(0 <= last && last < static_cast<int>(plan_.calls.size()), "run_until: call ", last,
+                " of ", plan_.calls.size());
+  const Stage& target = plan_.stage_of(last);
+  FLASHRT_CHECK(
+      target.when == When::kInfer && 0 <= last_iteration && last_iteration < target.repeat,
+      "run_until: call ", plan_.calls[last].name, " in iteration ", last_iteration, ": stage ",
+      target.name, " runs ", target.repeat, " times per ", name_of(target.when),
+      ", expected a call of infer");
+  poison(When::kInfer);
+  for (size_t s = 0; s < plan_.stages.size(); ++s) {
+    const Stage& stage = plan_.stages[s];
+    if (stage.when != When::kInfer) continue;
+    for (int iteration = 0; iteration < stage.repeat; ++iteration) {
+      iteration_[s] = iteration;
+      for (int call = stage.first; call < stage.last; ++call) {
+        run_call(call, iteration);
+        if (call == last && iteration == last_iteration) return;
+      }
+    }
+  }
+}
+
+}  // namespace flashrt::cpu

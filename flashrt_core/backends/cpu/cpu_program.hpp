@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// CpuProgram: a plan bound to one arena in host memory; running it walks the list.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/cpu/cpu_weights.hpp"
+#include "backends/cpu/kernel.hpp"
+#include "plan/memory.hpp"
+
+namespace flashrt::cpu {
+
+class CpuProgram : public Program {
+ public:
+  CpuProgram(Plan plan, std::shared_ptr<const CpuWeights> weights, const Calibration& calibration,
+             std::shared_ptr<ThreadPool> pool, const CompileOptions& options);
+
+  const Plan& plan() const override { return plan_; }
+  size_t arena_bytes() const override { return memory_.arena_bytes; }
+
+  void write(std::string_view value, std::span<const std::byte> data) override;
+  void read(std::string_view value, std::span<std::byte> data) const override;
+  void read_float(std::string_view value, std::span<float> data) const override;
+
+  void run(When when) override;
+  void run_observed(When when, const Observer& observer) override;
+  void run_until(int call, int iteration) override;
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+
+  void resolve_scales(const Calibration& calibration);
+  void bind_calls();
+  void find_overwritten();
+  Operand operand(Value value) const;
+  std::shared_ptr<const RopeTable> rope_table(double base, int head_dim, int64_t positions);
+
+  void poison(When when);
+  void run_call(int call, int iteration);
+  // The view of a value whose memory still holds it; Error otherwise.
+  View held(std::string_view name) const;
+
+  const Plan plan_;
+  const std::shared_ptr<const CpuWeights> weights_;
+  const std::shared_ptr<ThreadPool> pool_;
+  const MemoryPlan memory_;
+  const bool is_poisoned_;
+  std::unique_ptr<std::byte, Free> arena_;
+
+  std::vector<std::vector<float>> scales_;  // per storage value; empty unless e4m3
+  std::vector<std::pair<std::pair<double, int>, std::shared_ptr<const RopeTable>>>
+      rope_tables_;              // by base, head
+  std::vector<Kernel> kernels_;  // per call
+
+  // What may be read after a call.
+  std::vector<std::vector<int>> written_;      // per call: storage values it writes
+  std::vector<std::vector<int>> overwritten_;  // per call: storage values whose memory that is too
+  std::vector<char> is_held_;                  // per storage value
+  std::vector<int> stage_;             // per value: the last stage that touches it, -1: none
+  std::vector<std::set<When>> whens_;  // per storage value: when it is touched
+  std::vector<int> iteration_;         // per stage: the last one that ran
+};
+
+}  // namespace flashrt::cpu

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+#include "backends/cpu/gemm.hpp"
+
+#include <cblas.h>
+
+// The PyPI build of OpenBLAS puts a prefix before every symbol (BLAS_SYMBOL_PREFIX=scipy_ in its
+// pkg-config flags).
+#ifdef BLAS_SYMBOL_PREFIX
+#define FLASHRT_JOIN_(prefix, name) prefix##name
+#define FLASHRT_JOIN(prefix, name) FLASHRT_JOIN_(prefix, name)
+#define FLASHRT_BLAS(name) FLASHRT_JOIN(BLAS_SYMBOL_PREFIX, name)
+#else
+#define FLASHRT_BLAS(name) name
+#endif
+
+namespace flashrt::cpu {
+
+void use_single_threaded_blas() { FLASHRT_BLAS(openblas_set_num_threads)(1); }
+
+void multiply(const MatrixProduct& p, float* c, int64_t c_stride, float keep) {
+  FLASHRT_BLAS(cblas_sgemm)
+  (CblasRowMajor, CblasNoTrans, p.b_transposed ? CblasTrans : CblasNoTrans,
+   static_cast<int>(p.rows), static_cast<int>(p.columns), static_cast<int>(p.depth), 1.0f, p.a,
+   static_cast<int>(p.a_stride), p.b, static_cast<int>(p.b_stride), keep, c,
+   static_cast<int>(c_stride));
+}
+
+Tiling tiling(int64_t rows, int64_t columns) {
+  // A few rows: the weights are read once, by whoever takes their columns.
+  if (rows <= kTileRows / 2) return {rows, std::min<int64_t>(columns, 128)};
+  return {std::min(rows, kTileRows), std::min(columns, kTileColumns)};
+}
+
+}  // namespace flashrt::cpu
