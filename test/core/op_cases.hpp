@@ -1,0 +1,565 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// Per operation a list of one-call plans with their data: small, odd and real shapes, each type,
+// each optional operand. Every backend runs the same list.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/fp8.hpp"
+#include "checkpoint/weights.hpp"
+#include "plan/plan.hpp"
+
+namespace flashrt {
+
+struct OpCase {
+  std::string name;
+  Plan plan;
+  std::map<std::string, std::vector<double>>
+      data;  // per input and state: what it holds before the call
+  std::map<std::string, HostTensor> weights;
+  std::map<std::string, std::vector<float>> scales;
+  std::vector<std::string>
+      outputs;  // whole memories the call writes to, with what must stay untouched around it
+  double amplification = 1;  // of rounding errors, in a case that is made to be ill-conditioned
+};
+
+// kStrided puts every matrix into the middle of a larger one, as parts of values are.
+enum class Layout { kPacked, kStrided };
+
+// Puts one call and everything it refers to into a plan.
+class CaseBuilder {
+ public:
+  CaseBuilder(std::string name, Layout layout = Layout::kPacked) : layout_(layout) {
+    case_.name = std::move(name);
+    case_.plan.model = case_.name;
+    random_.seed(static_cast<uint32_t>(std::hash<std::string>{}(case_.name) & 0xffffu));
+  }
+
+  // [rows.capacity, width] of random numbers with this deviation. Rows past the length and what
+  // lies around the matrix are NaN: an operation that reads them shows it.
+  Value in(const std::string& name, Rows rows, int64_t width, DType type = DType::kF32,
+           double deviation = 1) {
+    return add(name, rows, width, type, Kind::kInput, [&](bool inside) {
+      return inside ? deviation * normal_(random_) : std::numeric_limits<double>::quiet_NaN();
+    });
+  }
+  Value in(const std::string& name, int64_t rows, int64_t width, DType type = DType::kF32,
+           double deviation = 1) {
+    return in(name, Rows{.capacity = rows}, width, type, deviation);
+  }
+  // The same with one number everywhere.
+  Value constant(const std::string& name, int64_t rows, int64_t width, double number,
+                 DType type = DType::kF32) {
+    return add(name, {.capacity = rows}, width, type, Kind::kInput, [&](bool) { return number; });
+  }
+  // Written by the call. It starts as 0.5 and so must end where the call has no business.
+  Value out(const std::string& name, Rows rows, int64_t width, DType type = DType::kF32) {
+    const Value value = add(name, rows, width, type, Kind::kState, [](bool) { return 0.5; });
+    case_.outputs.push_back(case_.plan[case_.plan.storage_of(value)].name);
+    return value;
+  }
+  Value out(const std::string& name, int64_t rows, int64_t width, DType type = DType::kF32) {
+    return out(name, Rows{.capacity = rows}, width, type);
+  }
+  // Read and written.
+  Value in_out(const std::string& name, int64_t rows, int64_t width) {
+    const Value value = in(name, rows, width);
+    case_.outputs.push_back(case_.plan[case_.plan.storage_of(value)].name);
+    return value;
+  }
+  Value integer(const std::string& name, int32_t number) {
+    return integers(name, {number}, Shape{});
+  }
+  Value integers(const std::string& name, const std::vector<int32_t>& numbers, Shape shape,
+                 DType type = DType::kI32, Rows rows = {}) {
+    case_.data[name].assign(numbers.begin(), numbers.end());
+    if (rows.capacity == 0) rows.capacity = shape.rows();
+    return push({.name = name, .kind = Kind::kInput, .type = type, .shape = shape, .rows = rows});
+  }
+  // [n] float32.
+  Value numbers(const std::string& name, const std::vector<double>& values) {
+    case_.data[name] = values;
+    const auto n = static_cast<int64_t>(values.size());
+    return push({.name = name, .kind = Kind::kInput, .shape = Shape{n}, .rows = {.capacity = n}});
+  }
+
+  std::string weight(const std::string& name, Shape shape, double deviation = 1,
+                     DType type = DType::kF32, WeightScale scale = WeightScale::kNone) {
+    HostTensor tensor{shape, {}};
+    for (int64_t i = 0; i < shape.elements(); ++i) {
+      tensor.data.push_back(static_cast<float>(deviation * normal_(random_)));
+    }
+    case_.plan.weights.push_back({.name = name, .shape = shape, .type = type, .scale = scale});
+    case_.weights[name] = std::move(tensor);
+    return name;
+  }
+  std::vector<double>& data_of(Value value) {
+    return case_.data.at(case_.plan[case_.plan.storage_of(value)].name);
+  }
+  void set_scale(const std::string& site, float scale) { case_.scales[site] = {scale}; }
+  void amplifies(double factor) { case_.amplification = factor; }
+  std::mt19937& random() { return random_; }
+
+  OpCase build(Op op) && {
+    case_.plan.calls.push_back({"call", std::move(op)});
+    case_.plan.stages.push_back(
+        {.name = "stage", .when = When::kInfer, .repeat = 1, .first = 0, .last = 1});
+    return std::move(case_);
+  }
+
+ private:
+  static constexpr int64_t kAbove = 1, kBelow = 1, kLeft = 2, kRight = 1;  // of a strided matrix
+
+  Value push(ValueInfo info) {
+    case_.plan.values.push_back(std::move(info));
+    return Value{static_cast<int>(case_.plan.values.size()) - 1};
+  }
+
+  Value add(const std::string& name, Rows rows, int64_t width, DType type, Kind kind,
+            const std::function<double(bool inside)>& number) {
+    const int64_t valid =
+        rows.length
+            ? rows.base + static_cast<int64_t>(case_.data.at(case_.plan[rows.length].name)[0])
+            : rows.capacity;
+    const bool strided = layout_ == Layout::kStrided;
+    const int64_t all_rows = rows.capacity + (strided ? kAbove + kBelow : 0);
+    const int64_t all_columns = width + (strided ? kLeft + kRight : 0);
+    const std::string memory = strided ? name + ".memory" : name;
+    for (int64_t r = 0; r < all_rows; ++r) {
+      for (int64_t c = 0; c < all_columns; ++c) {
+        const int64_t row = r - (strided ? kAbove : 0), column = c - (strided ? kLeft : 0);
+        case_.data[memory].push_back(
+            number(0 <= row && row < valid && 0 <= column && column < width));
+      }
+    }
+    if (type == DType::kE4M3) case_.scales.try_emplace(name, std::vector<float>{0.01f});
+    const Value storage = push({.name = memory,
+                                .kind = kind,
+                                .type = type,
+                                .shape = Shape{all_rows, all_columns},
+                                .rows = {.capacity = all_rows},
+                                .site = type == DType::kE4M3 ? name : ""});
+    if (!strided && !rows.length) return storage;
+    return push({.name = strided ? name : name + ".valid",
+                 .kind = Kind::kView,
+                 .type = type,
+                 .shape = Shape{rows.capacity, width},
+                 .rows = rows,
+                 .storage = storage,
+                 .offset = strided ? kAbove * all_columns + kLeft : 0,
+                 .row_stride = all_columns});
+  }
+
+  OpCase case_;
+  Layout layout_;
+  std::mt19937 random_;
+  std::normal_distribution<double> normal_;
+};
+
+inline std::string name_of(Layout layout) {
+  return layout == Layout::kPacked ? "packed" : "strided";
+}
+
+// ---- linear
+
+inline void add_linear_cases(std::vector<OpCase>& cases) {
+  struct Sizes {
+    int64_t rows, depth, width;
+  };
+  for (const Sizes s :
+       {Sizes{1, 8, 1}, Sizes{1, 33, 130}, Sizes{3, 5, 7}, Sizes{10, 256, 640}, Sizes{17, 72, 33},
+        Sizes{50, 1024, 96}, Sizes{64, 2, 513}, Sizes{200, 100, 600}, Sizes{385, 72, 1030}}) {
+    for (const Layout layout : {Layout::kPacked, Layout::kStrided}) {
+      CaseBuilder b(text("linear_", s.rows, "x", s.depth, "x", s.width, "_", name_of(layout)),
+                    layout);
+      Linear op{.x = b.in("x", s.rows, s.depth), .y = b.out("y", s.rows, s.width)};
+      op.weight = b.weight("w", {s.width, s.depth}, 1 / std::sqrt(static_cast<double>(s.depth)));
+      op.bias = b.weight("b", {s.width});
+      cases.push_back(std::move(b).build(op));
+    }
+  }
+  struct Types {
+    DType x, weight;
+    WeightScale scale;
+    DType y;
+  };
+  for (const int64_t rows : {10, 130}) {
+    for (const Types t : {Types{DType::kBF16, DType::kBF16, WeightScale::kNone, DType::kBF16},
+                          Types{DType::kF16, DType::kF16, WeightScale::kNone, DType::kF16},
+                          Types{DType::kE4M3, DType::kE4M3, WeightScale::kTensor, DType::kF32},
+                          Types{DType::kE4M3, DType::kE4M3, WeightScale::kChannel, DType::kE4M3},
+                          Types{DType::kE4M3, DType::kE4M3, WeightScale::kChannel, DType::kBF16},
+                          Types{DType::kF16, DType::kE4M3, WeightScale::kTensor, DType::kF32},
+                          Types{DType::kE4M3, DType::kF32, WeightScale::kNone, DType::kF16}}) {
+      CaseBuilder b(
+          text("linear_", rows, "_", t.x, "_", t.weight, "_", static_cast<int>(t.scale), "_", t.y),
+          Layout::kStrided);
+      Linear op{.x = b.in("x", rows, 96, t.x), .residual = b.in("r", rows, 200, DType::kBF16)};
+      op.y = b.out("y", rows, 200, t.y);
+      op.shift = b.in("s", 1, 200, DType::kF16);
+      op.weight = b.weight("w", {200, 96}, 0.1, t.weight, t.scale);
+      op.activation = Activation::kGeluTanh;
+      cases.push_back(std::move(b).build(op));
+    }
+  }
+  for (const Activation a : {Activation::kNone, Activation::kGeluTanh, Activation::kGeluErf,
+                             Activation::kSilu, Activation::kRelu}) {
+    CaseBuilder b(text("linear_", name_of(a)));
+    Linear op{.x = b.in("x", 5, 16), .y = b.out("y", 5, 40)};
+    op.weight = b.weight("w", {40, 16}, 1);
+    op.activation = a;
+    op.residual = b.in("r", 5, 40);
+    cases.push_back(std::move(b).build(op));
+  }
+  for (const int32_t length : {0, 1, 6, 40}) {
+    CaseBuilder b(text("linear_rows_", length), Layout::kStrided);
+    const Rows rows{.capacity = 43, .length = b.integer("n", length), .base = 3};
+    Linear op{.x = b.in("x", rows, 24), .residual = b.in("r", rows, 50), .y = b.out("y", rows, 50)};
+    op.weight = b.weight("w", {50, 24}, 0.2);
+    cases.push_back(std::move(b).build(op));
+  }
+  {
+    CaseBuilder b("linear_zero");
+    Linear op{.x = b.constant("x", 4, 16, 0, DType::kE4M3), .y = b.out("y", 4, 8)};
+    op.weight = b.weight("w", {8, 16}, 0, DType::kE4M3, WeightScale::kChannel);
+    cases.push_back(std::move(b).build(op));
+  }
+  for (const DType type :
+       {DType::kE4M3, DType::kF16, DType::kBF16}) {  // 448 * 0.01 and 65504 are passed
+    CaseBuilder b(text("linear_saturating_", type));
+    Linear op{.x = b.in("x", 4, 16, DType::kF32, 1e5), .y = b.out("y", 4, 8, type)};
+    op.weight = b.weight("w", {8, 16});
+    cases.push_back(std::move(b).build(op));
+  }
+}
+
+// ---- add_norm
+
+inline void add_add_norm_cases(std::vector<OpCase>& cases) {
+  struct Sizes {
+    int64_t rows, width;
+  };
+  for (const Norm norm : {Norm::kRms, Norm::kLayer}) {
+    for (const Sizes s :
+         {Sizes{1, 1}, Sizes{1, 8}, Sizes{3, 17}, Sizes{10, 1024}, Sizes{50, 72}, Sizes{9, 2048}}) {
+      for (const Layout layout : {Layout::kPacked, Layout::kStrided}) {
+        CaseBuilder b(text("add_norm_", norm == Norm::kRms ? "rms_" : "layer_", s.rows, "x",
+                           s.width, "_", name_of(layout)),
+                      layout);
+        AddNorm op{.norm = norm, .residual = b.in("residual", s.rows, s.width)};
+        op.delta = b.in("delta", s.rows, s.width);
+        op.weight = b.weight("w", {s.width});
+        if (norm == Norm::kLayer) op.bias = b.weight("b", {s.width});
+        op.residual_out = b.out("residual_out", s.rows, s.width);
+        op.y = b.out("y", s.rows, s.width);
+        cases.push_back(std::move(b).build(op));
+      }
+    }
+  }
+  for (const DType type : {DType::kF32, DType::kBF16, DType::kF16, DType::kE4M3}) {
+    for (const int32_t committed : {-1, 0, 2, 7}) {  // -1: no committed rows
+      CaseBuilder b(text("add_norm_adaptive_", type, "_", committed < 0 ? "all" : text(committed)),
+                    Layout::kStrided);
+      const DType stream = type == DType::kE4M3 ? DType::kBF16 : type;
+      AddNorm op{.residual = b.in("residual", 7, 33, stream), .delta = b.in("delta", 7, 33, type)};
+      op.gate = b.in("gate", 1, 33, stream);
+      op.scale = b.in("scale", 1, 33, stream);
+      op.shift = b.in("shift", 1, 33);
+      if (committed >= 0) {
+        op.committed_rows = b.integer("committed", committed);
+        op.committed_gate = b.in("committed_gate", 1, 33);
+        op.committed_scale = b.in("committed_scale", 1, 33);
+        op.committed_shift = b.in("committed_shift", 1, 33, stream);
+      }
+      op.residual_out = b.out("residual_out", 7, 33, stream);
+      op.y = b.out("y", 7, 33, type);
+      cases.push_back(std::move(b).build(op));
+    }
+  }
+  {
+    CaseBuilder b("add_norm_plain");
+    cases.push_back(
+        std::move(b).build(AddNorm{.residual = b.in("residual", 4, 20), .y = b.out("y", 4, 20)}));
+  }
+  {
+    CaseBuilder b("add_norm_in_place", Layout::kStrided);
+    const Value residual = b.in_out("residual", 4, 20);
+    cases.push_back(std::move(b).build(AddNorm{.residual = residual,
+                                               .delta = b.in("delta", 4, 20),
+                                               .residual_out = residual,
+                                               .y = b.out("y", 4, 20)}));
+  }
+  for (const int32_t length : {0, 1, 5}) {
+    CaseBuilder b(text("add_norm_rows_", length), Layout::kStrided);
+    const Rows rows{.capacity = 9, .length = b.integer("n", length), .base = 2};
+    AddNorm op{.residual = b.in("residual", rows, 24), .delta = b.in("delta", rows, 24)};
+    op.residual_out = b.out("residual_out", rows, 24);
+    op.y = b.out("y", rows, 24);
+    cases.push_back(std::move(b).build(op));
+  }
+  for (const Norm norm : {Norm::kRms, Norm::kLayer}) {
+    CaseBuilder b(text("add_norm_zero_", static_cast<int>(norm)));
+    cases.push_back(std::move(b).build(AddNorm{
+        .norm = norm, .residual = b.constant("residual", 3, 40, 0), .y = b.out("y", 3, 40)}));
+  }
+  {
+    CaseBuilder b("add_norm_offset");  // a mean far from zero: a one-pass variance would lose it
+    AddNorm op{.norm = Norm::kLayer, .residual = b.in("residual", 3, 256), .y = b.out("y", 3, 256)};
+    for (double& v : b.data_of(op.residual)) v = 100 + std::round(v * 64) / 64;
+    cases.push_back(std::move(b).build(op));
+  }
+}
+
+// ---- qkv_rope
+
+inline void add_qkv_rope_cases(std::vector<OpCase>& cases) {
+  struct Heads {
+    int heads, kv_heads, head_dim;
+  };
+  for (const Heads h :
+       {Heads{8, 1, 256}, Heads{4, 1, 16}, Heads{16, 16, 72}, Heads{0, 2, 16}, Heads{4, 2, 6}}) {
+    for (const double base : {0.0, 10000.0}) {
+      for (const DType type : {DType::kF32, DType::kBF16, DType::kE4M3}) {
+        CaseBuilder b(
+            text("qkv_rope_", h.heads, "_", h.kv_heads, "_", h.head_dim, "_", base > 0, "_", type),
+            Layout::kStrided);
+        QkvRope op{
+            .heads = h.heads, .kv_heads = h.kv_heads, .head_dim = h.head_dim, .rope_base = base};
+        op.qkv = b.in("qkv", 11, int64_t{h.heads + 2 * h.kv_heads} * h.head_dim, type);
+        if (base > 0) op.position = b.integer("position", 5);
+        op.position_start = 3;
+        if (h.heads > 0) op.q = b.out("q", 11, int64_t{h.heads} * h.head_dim, type);
+        op.k = b.out("k", 11, int64_t{h.kv_heads} * h.head_dim);
+        op.v = b.out("v", 11, int64_t{h.kv_heads} * h.head_dim, type);
+        cases.push_back(std::move(b).build(op));
+      }
+    }
+  }
+  for (const int32_t length : {0, 1, 8}) {
+    CaseBuilder b(text("qkv_rope_rows_", length), Layout::kStrided);
+    const Rows rows{.capacity = 10, .length = b.integer("n", length), .base = 2};
+    QkvRope op{.heads = 2,
+               .kv_heads = 1,
+               .head_dim = 8,
+               .rope_base = 100,
+               .position = b.integer("position", 900)};
+    op.qkv = b.in("qkv", rows, 32);
+    op.q_norm = b.weight("q_norm", {8});
+    op.k_norm = b.weight("k_norm", {8});
+    op.q = b.out("q", rows, 16);
+    op.k = b.out("k", rows, 8);
+    op.v = b.out("v", rows, 8);
+    cases.push_back(std::move(b).build(op));
+  }
+}
+
+// ---- attention
+
+inline void add_attention_cases(std::vector<OpCase>& cases) {
+  struct Sizes {
+    int heads, kv_heads, head_dim;
+    int64_t rows, keys;
+  };
+  const auto prepare = [](CaseBuilder& b, const Sizes& s, DType type) {
+    Attention op{.heads = s.heads, .kv_heads = s.kv_heads, .head_dim = s.head_dim};
+    op.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_dim)));
+    op.q = b.in("q", s.rows, int64_t{s.heads} * s.head_dim, type, 2);
+    op.k = b.in("k", s.keys, int64_t{s.kv_heads} * s.head_dim, type);
+    op.v = b.in("v", s.keys, int64_t{s.kv_heads} * s.head_dim, type);
+    op.y = b.out("y", s.rows, int64_t{s.heads} * s.head_dim, type);
+    return op;
+  };
+  for (const Sizes s : {Sizes{1, 1, 4, 1, 1}, Sizes{4, 1, 16, 9, 9}, Sizes{8, 1, 256, 10, 600},
+                        Sizes{8, 1, 256, 50, 70}, Sizes{16, 16, 72, 66, 66},
+                        Sizes{6, 2, 10, 70, 1030}, Sizes{96, 1, 8, 3, 20}}) {
+    for (const DType type : {DType::kF32, DType::kBF16, DType::kE4M3}) {
+      CaseBuilder b(text("attention_", s.heads, "_", s.kv_heads, "_", s.head_dim, "_", s.rows, "x",
+                         s.keys, "_", type),
+                    Layout::kStrided);
+      Attention op = prepare(b, s, type);
+      op.ranges = {{.begin = 0, .count = static_cast<int>(s.keys), .length = {}}};
+      cases.push_back(std::move(b).build(op));
+    }
+  }
+  for (const int offset : {-2, 0, 5, 600}) {
+    CaseBuilder b(text("attention_causal_", offset < 0 ? "minus" : "", std::abs(offset)));
+    Attention op = prepare(b, {4, 2, 16, 20, 540}, DType::kF32);
+    if (offset <
+        0) {  // the first tokens see no key: they are not compared with 0 / 0 of the formula
+      op.q = b.in("q_rows", 18, 64);
+      op.y = b.out("y_rows", 18, 64);
+    }
+    op.mask = Mask::kCausal;
+    op.mask_argument = std::abs(offset);
+    op.ranges = {{.begin = 0, .count = 540, .length = {}}};
+    cases.push_back(std::move(b).build(op));
+  }
+  for (const Sizes s :
+       {Sizes{2, 2, 72, 512, 512}, Sizes{2, 2, 8, 12, 12}, Sizes{2, 1, 8, 14, 14}}) {
+    CaseBuilder b(text("attention_block_", s.rows));
+    Attention op = prepare(b, s, DType::kF32);
+    op.mask = Mask::kBlock;
+    op.mask_argument = s.rows == 512 ? 256 : s.rows == 12 ? 4 : 7;
+    op.ranges = {{.begin = 0, .count = static_cast<int>(s.keys), .length = {}}};
+    cases.push_back(std::move(b).build(op));
+  }
+  for (const int32_t length :
+       {0, 1, 17, 30}) {  // the cache of a denoise step: suffix first, then the prefix
+    CaseBuilder b(text("attention_ranges_", length), Layout::kStrided);
+    Attention op = prepare(b, {8, 1, 32, 10, 60}, DType::kF32);
+    const Value n = b.integer("n", length);
+    op.ranges = {{.begin = 0, .count = 10, .length = {}}, {.begin = 20, .count = 4, .length = n}};
+    std::vector<double>& k = b.data_of(op.k);
+    std::vector<double>& v = b.data_of(op.v);
+    const int64_t stride = 32 + 3;
+    for (int64_t key = 0; key < 60; ++key) {
+      if (key < 10 || (20 <= key && key < 24 + length)) continue;
+      for (int64_t i = 0; i < 32; ++i) {  // outside the ranges: never read
+        k[(key + 1) * stride + 2 + i] = v[(key + 1) * stride + 2 + i] =
+            std::numeric_limits<double>::quiet_NaN();
+      }
+    }
+    cases.push_back(std::move(b).build(op));
+  }
+  {
+    CaseBuilder b("attention_rows", Layout::kStrided);
+    Attention op = prepare(b, {4, 1, 16, 5, 9}, DType::kF32);
+    const Rows rows{.capacity = 20, .length = b.integer("n", 7), .base = 1};
+    op.q = b.in("q_rows", rows, 64);
+    op.y = b.out("y_rows", rows, 64);
+    op.ranges = {{.begin = 2, .count = 6, .length = {}}};
+    cases.push_back(std::move(b).build(op));
+  }
+  {
+    CaseBuilder b("attention_peaked");  // logits of several hundred: only the running maximum keeps
+                                        // exp finite
+    Attention op = prepare(b, {2, 1, 64, 6, 1100}, DType::kF32);
+    for (double& v : b.data_of(op.q)) v *= 20;
+    b.amplifies(20);
+    op.ranges = {{.begin = 0, .count = 1100, .length = {}}};
+    cases.push_back(std::move(b).build(op));
+  }
+  {
+    CaseBuilder b("attention_zero");
+    Attention op = prepare(b, {2, 1, 8, 4, 6}, DType::kF32);
+    for (double& v : b.data_of(op.q)) v = 0;
+    op.ranges = {{.begin = 0, .count = 6, .length = {}}};
+    cases.push_back(std::move(b).build(op));
+  }
+}
+
+// ---- the others
+
+inline void add_glu_cases(std::vector<OpCase>& cases) {
+  for (const Activation a :
+       {Activation::kGeluTanh, Activation::kSilu, Activation::kGeluErf, Activation::kRelu}) {
+    for (const DType type : {DType::kF32, DType::kBF16, DType::kF16, DType::kE4M3}) {
+      CaseBuilder b(text("glu_", name_of(a), "_", type), Layout::kStrided);
+      const Rows rows{.capacity = 9, .length = b.integer("n", 5), .base = 1};
+      Glu op{.activation = a, .gate_up = b.in("gate_up", rows, 2 * 1100, DType::kF32, 2)};
+      op.y = b.out("y", rows, 1100, type);
+      cases.push_back(std::move(b).build(op));
+    }
+  }
+  CaseBuilder b("glu_bf16_input");
+  cases.push_back(std::move(b).build(
+      Glu{.gate_up = b.in("gate_up", 3, 14, DType::kBF16, 30), .y = b.out("y", 3, 7)}));
+}
+
+inline void add_embed_cases(std::vector<OpCase>& cases) {
+  struct Sizes {
+    int64_t images, side;
+    int patch;
+    int64_t width;
+  };
+  for (const Sizes s :
+       {Sizes{2, 28, 14, 72}, Sizes{1, 4, 4, 3}, Sizes{3, 12, 3, 17}, Sizes{1, 224, 14, 96}}) {
+    for (const DType type : {DType::kF32, DType::kBF16}) {
+      CaseBuilder b(text("patch_embed_", s.images, "_", s.side, "_", s.patch, "_", type));
+      std::vector<int32_t> pixels;
+      for (int64_t i = 0; i < s.images * s.side * s.side * 3; ++i)
+        pixels.push_back(b.random()() % 256);
+      const int64_t tokens = (s.side / s.patch) * (s.side / s.patch), depth = 3 * s.patch * s.patch;
+      PatchEmbed op{.images =
+                        b.integers("images", pixels, {s.images, s.side, s.side, 3}, DType::kU8)};
+      op.y = b.out("y", s.images * tokens, s.width, type);
+      op.weight = b.weight("w", {s.width, depth}, 1 / std::sqrt(static_cast<double>(depth)), type);
+      op.bias = b.weight("b", {s.width});
+      op.position = b.weight("p", {tokens, s.width});
+      op.patch = s.patch;
+      cases.push_back(std::move(b).build(op));
+    }
+  }
+  for (const DType type : {DType::kF32, DType::kBF16, DType::kF16, DType::kE4M3}) {
+    CaseBuilder b(text("token_embed_", type), Layout::kStrided);
+    const Rows rows{.capacity = 8, .length = b.integer("n", 5), .base = 0};
+    TokenEmbed op{.tokens =
+                      b.integers("tokens", {2, 0, 10, 3, 3, -1, 999, -5}, {8}, DType::kI32, rows)};
+    op.y = b.out("y", rows, 12, type);
+    op.table = b.weight("table", {11, 12});
+    cases.push_back(std::move(b).build(op));
+  }
+  for (const int64_t width : {4, 64, 1024}) {
+    CaseBuilder b(text("time_embed_", width));
+    TimeEmbed op{.times = b.numbers("times", {1.0f, 0.9f, 0.1f, 0.0f}),
+                 .min_period = 0.004,
+                 .max_period = 4};
+    op.y = b.out("y", 4, width);
+    cases.push_back(std::move(b).build(op));
+  }
+}
+
+inline void add_solver_cases(std::vector<OpCase>& cases) {
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    CaseBuilder b(text("euler_step_", type), Layout::kStrided);
+    EulerStep op{.actions = b.in_out("actions", 10, 32),
+                 .velocity = b.in("velocity", 10, 32, type),
+                 .step = -0.1f};
+    cases.push_back(std::move(b).build(op));
+  }
+  for (const int32_t committed : {0, 3, 10}) {
+    CaseBuilder b(text("euler_step_guided_", committed), Layout::kStrided);
+    EulerStep op{.actions = b.in_out("actions", 10, 32),
+                 .velocity = b.in("velocity", 10, 32),
+                 .step = -0.1f};
+    op.time = b.numbers("time", {0.7f});
+    op.guidance = b.numbers("guidance", {2.76f});
+    op.previous = b.in("previous", 10, 32);
+    op.weights = b.numbers("weights", {1, 1, 1, 0.75, 0.5, 0.25, 0, 0, 0, 0});
+    op.committed_rows = b.integer("committed", committed);
+    cases.push_back(std::move(b).build(op));
+  }
+}
+
+inline void add_quantize_cases(std::vector<OpCase>& cases) {
+  for (const DType from : {DType::kF32, DType::kBF16, DType::kF16, DType::kE4M3}) {
+    for (const DType to : {DType::kF32, DType::kBF16, DType::kF16, DType::kE4M3}) {
+      CaseBuilder b(text("quantize_", from, "_", to), Layout::kStrided);
+      const Rows rows{.capacity = 20, .length = b.integer("n", 18), .base = 1};
+      Quantize op{.x = b.in("x", rows, 75, from, 3), .y = b.out("y", rows, 75, to)};
+      cases.push_back(std::move(b).build(op));
+    }
+  }
+}
+
+inline std::vector<OpCase> op_cases() {
+  std::vector<OpCase> cases;
+  add_linear_cases(cases);
+  add_add_norm_cases(cases);
+  add_qkv_rope_cases(cases);
+  add_attention_cases(cases);
+  add_glu_cases(cases);
+  add_embed_cases(cases);
+  add_solver_cases(cases);
+  add_quantize_cases(cases);
+  return cases;
+}
+
+}  // namespace flashrt
