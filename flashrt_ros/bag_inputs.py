@@ -20,7 +20,7 @@ _FRAME_READERS = {
     'sensor_msgs/msg/CompressedImage': compressed_frame,
 }
 # Counters that say what became of a message, other than a refusal.
-_NOT_REFUSED = frozenset({'received', 'used', 'superseded', 'orientation_ignored'})
+_NOT_REFUSED = frozenset({'received', 'used', 'superseded', 'waiting', 'orientation_ignored'})
 
 
 def is_known(message_type: str) -> bool:
@@ -44,6 +44,7 @@ def stream_counts(topic: str, recorded: int, counters: dict[str, int], is_camera
         dropped={reason: count for reason, count in counters.items() if reason not in _NOT_REFUSED},
         used=counters.get('used', 0) if is_camera else None,
         superseded=counters.get('superseded', 0),
+        waiting=counters.get('waiting', 0),
     )
 
 

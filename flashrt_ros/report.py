@@ -31,6 +31,7 @@ class StreamCounts:
     dropped: Mapping[str, int]  # reason -> messages that were received and refused
     used: int | None = None  # cameras only: frames that went into an observation
     superseded: int = 0  # a newer frame came before this one was needed
+    waiting: int = 0  # not used yet
 
     @property
     def lost(self) -> int:
@@ -42,7 +43,8 @@ class StreamCounts:
         """Messages without any account of where they went, lost ones included."""
         if self.used is None:
             return self.lost
-        return self.lost + self.received - self.used - self.superseded - sum(self.dropped.values())
+        accounted = self.used + self.superseded + self.waiting + sum(self.dropped.values())
+        return self.lost + self.received - accounted
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ class Policy(Protocol):
         prefix: ActionPrefix | None = None,
     ) -> ActionChunk: ...
 
+    def model_images(self, observation: Observation) -> NDArray[np.uint8]: ...
+
     def warm_up(self) -> None: ...
 
     def reset(self) -> None: ...
@@ -125,7 +127,7 @@ class FlashPolicy:
             )
         state = self.pipeline.state_forms(self._checked_state(observation))
         out_of_range = self._check_range(state.normalised)
-        images = self._images(observation)
+        images = self.model_images(observation)
         tokens = self._fixed_tokens
         if tokens is None:
             tokens = self._tokens(self._task, state_bins(state.normalised))
@@ -174,6 +176,29 @@ class FlashPolicy:
     def reset(self) -> None:
         """Starts the sequence of noise again; the prompt stays."""
         self._tick = 0
+
+    def model_images(self, observation: Observation) -> NDArray[np.uint8]:
+        """[cameras, size, size, 3]: exactly what the model sees, in its order."""
+        missing = [name for name in self.spec.cameras if name not in observation.images]
+        unknown = [name for name in observation.images if name not in self.spec.cameras]
+        if missing or unknown:
+            raise Error(
+                f'infer: cameras missing: {missing}, not known: {unknown}; the policy was loaded for '
+                f'{list(self.spec.cameras)}'
+            )
+        size = self.spec.image_size
+        images = np.empty((len(self.spec.cameras), size, size, 3), np.uint8)
+        for i, camera in enumerate(self.pipeline.cameras):
+            image = observation.images[camera.name]
+            if isinstance(image, CameraFrame):
+                image = image.rgb()
+            if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
+                raise Error(
+                    f"infer: picture '{camera.name}' is {image.dtype} {image.shape}, needed uint8 "
+                    '(height, width, 3)'
+                )
+            images[i] = camera(image)
+        return images
 
     def info(self) -> Mapping[str, str]:
         """What is loaded, for status and reports."""
@@ -232,29 +257,6 @@ class FlashPolicy:
             listed = ', '.join(f'{item.name} = {item.normalised:.4g}' for item in refused)
             raise Error(f'infer: normalised state beyond state_limit {limit:g}: {listed}')
         return found
-
-    def _images(self, observation: Observation) -> NDArray[np.uint8]:
-        """[cameras, size, size, 3] in the order of the model."""
-        missing = [name for name in self.spec.cameras if name not in observation.images]
-        unknown = [name for name in observation.images if name not in self.spec.cameras]
-        if missing or unknown:
-            raise Error(
-                f'infer: cameras missing: {missing}, not known: {unknown}; the policy was loaded for '
-                f'{list(self.spec.cameras)}'
-            )
-        size = self.spec.image_size
-        images = np.empty((len(self.spec.cameras), size, size, 3), np.uint8)
-        for i, camera in enumerate(self.pipeline.cameras):
-            image = observation.images[camera.name]
-            if isinstance(image, CameraFrame):
-                image = image.rgb()
-            if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
-                raise Error(
-                    f"infer: picture '{camera.name}' is {image.dtype} {image.shape}, needed uint8 "
-                    '(height, width, 3)'
-                )
-            images[i] = camera(image)
-        return images
 
     def _model_state(self, state: StateForms) -> NDArray[np.float32] | None:
         """The continuous state of Pi0, padded with zeros after normalisation; none for Pi0.5."""

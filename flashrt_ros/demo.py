@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""`make demo`: a recorded robot through the policy node over DDS, on a tiny model made on the spot.
+
+Fails loudly when too few chunks came, a message went missing, a picture reached the model changed, or the
+chunks do not depend on their inputs.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from flashrt_core.errors import Error
+from flashrt_core.types import Observation
+from flashrt_ros.bag import Bag, BagError
+from flashrt_ros.bag_inputs import observations
+from flashrt_ros.demo_checkpoint import TOKENIZER, write_demo_checkpoint
+from flashrt_ros.dependence import dependences
+from flashrt_ros.load import load_policy, prepare
+from flashrt_ros.parameter_table import ParameterFaults
+from flashrt_ros.parameters import Parameters
+from flashrt_ros.replay import publish
+from flashrt_ros.replay_setup import NODE_NAME, Warnings, checked_parameters
+from flashrt_ros.report import Report
+
+MODELS = ('pi05',)
+FEWEST_CHUNKS = 50
+OTHER_PROMPT = 'fold the towel'
+# Grey levels. Decoders may round differently by one; a wrong resize or channel order differs by far more.
+LARGEST_DIFFERENCE = 3
+
+
+@dataclass(frozen=True)
+class DemoData:
+    """What the demo reads."""
+
+    bag: Path
+    model_input: Path  # what the model must see of the last pictures, one PNG per slot
+    params: Path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog='flashrt_ros.demo', description=__doc__.splitlines()[0])
+    parser.add_argument('--model', default='pi05', help=f'one of: {", ".join(MODELS)}')
+    parser.add_argument('--out', type=Path, default=Path('out/demo'), help='folder of all results')
+    parser.add_argument('--clock', action='store_true', help='run the node on simulated time')
+    options = parser.parse_args(arguments)
+    if options.model not in MODELS:
+        parser.error(f"model '{options.model}' is not supported yet; known: {', '.join(MODELS)}")
+    console = Console()
+    try:
+        faults = run_demo(options.out, console, simulated_time=options.clock)
+    except (BagError, ParameterFaults, Error) as error:
+        faults = [str(error)]
+    for fault in faults:
+        Console(stderr=True).print(f'FAILED: {fault}', style='bold red', markup=False, highlight=False)
+    return 1 if faults else 0
+
+
+def run_demo(out: Path, console: Console, *, simulated_time: bool) -> list[str]:
+    """What is wrong with the demo, in words; nothing if all is well."""
+    # A domain of its own, unless the user chose one: two demos on one machine do not hear each other.
+    os.environ.setdefault('ROS_DOMAIN_ID', str(1 + os.getpid() % 100))
+    from flashrt_ros.replay_live import replay_live  # brings rclpy with it
+
+    data = find_data()
+    checkpoint = out.resolve() / 'checkpoint'
+    overrides = {
+        'model.checkpoint': os.fspath(checkpoint),
+        'model.tokenizer': os.fspath(checkpoint / TOKENIZER),
+    }
+    warnings = Warnings(console)
+    parameters = checked_parameters(data.params, warnings, overrides)
+    with Bag(data.bag, warnings) as bag:
+        observed = [item.observation for item in observations(bag, parameters, prompt_id=0)]
+    rows = np.array([item.state for item in _at_rate(observed, parameters.row_period_s)])
+    write_demo_checkpoint(checkpoint, rows)
+    console.print(f'made a tiny Pi0.5 with random weights in {checkpoint}', highlight=False)
+
+    seen = _ModelInput()
+    report = replay_live(
+        data.bag, data.params, out, console,
+        simulated_time=simulated_time, overrides=overrides, observe=seen.subscribe,
+    )  # fmt: skip
+    publish(report, out, console)
+    return [
+        *traffic_faults(report),
+        *seen.faults(read_pictures(data.model_input, parameters.camera_names)),
+        *dependence_faults(parameters, observed[len(observed) // 2], console),
+    ]
+
+
+def find_data() -> DemoData:
+    """In the source tree, or where the package is installed."""
+    root = Path(__file__).resolve().parent.parent
+    trees = [(root / 'test' / 'data', root / 'config')]
+    for prefix in filter(None, os.environ.get('AMENT_PREFIX_PATH', '').split(':')):
+        share = Path(prefix) / 'share' / 'flashrt_ros'
+        trees.append((share / 'demo', share / 'config'))
+    for recordings, config in trees:
+        if (recordings / 'aloha_sim').is_dir():
+            return DemoData(
+                recordings / 'aloha_sim', recordings / 'aloha_sim_model_input', config / 'pi05_demo.yaml'
+            )
+    raise BagError(f'the sample recording is in none of {", ".join(str(tree[0]) for tree in trees)}')
+
+
+def traffic_faults(report: Report) -> Iterator[str]:
+    if len(report.chunks) < FEWEST_CHUNKS:
+        yield f'{len(report.chunks)} chunks were published, at least {FEWEST_CHUNKS} were expected'
+    for name, counts in report.streams.items():
+        if counts.unexplained:
+            yield f'{name}: {counts.unexplained} of {counts.recorded} messages are missing without a reason'
+
+
+def dependence_faults(parameters: Parameters, observation: Observation, console: Console) -> list[str]:
+    """Loads the policy once more, in this process, and changes one input at a time."""
+    policy = load_policy(parameters)
+    prepare(policy, parameters)
+    found = dependences(policy, observation, parameters.joint_names, parameters.prompt, OTHER_PROMPT)
+    changes = [item.change for item in found if item.is_wanted]
+    console.print(
+        f'{len(changes)} changes of one input moved the chunk by {min(changes):.2g} to {max(changes):.2g} '
+        '(normalised units)',
+        highlight=False,
+    )
+    return [
+        f'the chunk changed by {item.change:.3g} when {item.what} changed'
+        for item in found
+        if not item.is_fine
+    ]
+
+
+def read_pictures(folder: Path, slots: tuple[str, ...]) -> dict[str, NDArray[np.uint8]]:
+    pictures = {}
+    for slot in slots:
+        picture = cv2.imread(os.fspath(folder / f'{slot}.png'), cv2.IMREAD_COLOR)
+        if picture is None:
+            raise BagError(f'{folder / f"{slot}.png"} cannot be read')
+        pictures[slot] = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
+    return pictures
+
+
+class _ModelInput:
+    """Keeps the newest ~/model_input: the node forms its last observation from the last pictures."""
+
+    def __init__(self) -> None:
+        self._picture: NDArray[np.uint8] | None = None
+
+    def subscribe(self, node: object) -> None:
+        from sensor_msgs.msg import Image
+
+        node.create_subscription(Image, f'{NODE_NAME}/model_input', self._keep, 1)
+
+    def _keep(self, message: object) -> None:
+        rows = np.frombuffer(message.data, np.uint8).reshape(message.height, message.step)
+        self._picture = rows[:, : 3 * message.width].reshape(message.height, message.width, 3)
+
+    def faults(self, expected: Mapping[str, NDArray[np.uint8]]) -> Iterator[str]:
+        """Compares the views, which lie side by side in the order of the slots."""
+        if self._picture is None:
+            yield f'{NODE_NAME}/model_input published nothing'
+            return
+        side = self._picture.shape[0]
+        for index, (slot, picture) in enumerate(expected.items()):
+            view = self._picture[:, index * side : (index + 1) * side]
+            if view.shape != picture.shape:
+                yield f'the model sees {slot} as {view.shape}, the stored picture is {picture.shape}'
+                continue
+            largest = int(np.abs(view.astype(int) - picture).max())
+            if largest > LARGEST_DIFFERENCE:
+                yield (
+                    f'what the model sees of {slot} differs from the stored picture by {largest} grey '
+                    f'levels, allowed: {LARGEST_DIFFERENCE}'
+                )
+
+
+def _at_rate(observed: list[Observation], period_s: float) -> Iterator[Observation]:
+    """Those closest to a fixed rate, by the newest stamp of each."""
+    stamps = np.array([max(item.stamps_ns.values()) for item in observed])
+    for due in np.arange(stamps[0], stamps[-1], round(period_s * 1e9)):
+        yield observed[int(np.abs(stamps - due).argmin())]
+
+
+if __name__ == '__main__':
+    sys.exit(main())
