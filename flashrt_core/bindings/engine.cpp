@@ -76,21 +76,21 @@ void bind_engine(py::module_& module) {
                      "A checkpoint, compiled and ready: observation in, action chunk out.")
       .def(py::init([](const std::filesystem::path& checkpoint, int cameras, int prompt_capacity,
                        int steps, int horizon, std::vector<float> times, const std::string& recipe,
-                       const std::filesystem::path& calibration, bool guided, bool keep_values,
+                       const std::optional<std::filesystem::path>& calibration, bool guided, bool keep_values,
                        bool float_activations, const std::string& backend, int threads) {
              const py::gil_scoped_release release;
              return Engine({.checkpoint = checkpoint,
                             .backend = backend,
                             .threads = threads,
                             .recipe = recipe,
-                            .calibration = calibration,
+                            .calibration = calibration.value_or(std::filesystem::path()),
                             .float_activations = float_activations,
                             .program = program_options(cameras, prompt_capacity, steps, horizon,
                                                        std::move(times), guided, keep_values)});
            }),
            py::arg("checkpoint"), py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0,
            py::arg("steps") = 0, py::arg("horizon") = 0, py::arg("times") = std::vector<float>(),
-           py::arg("recipe") = "f32", py::arg("calibration") = std::filesystem::path(),
+           py::arg("recipe") = "f32", py::arg("calibration") = py::none(),
            py::arg("guided") = false, py::arg("keep_values") = false,
            py::arg("float_activations") = false, py::arg("backend") = "cpu", py::arg("threads") = 0)
       .def(

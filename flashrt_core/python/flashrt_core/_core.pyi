@@ -107,7 +107,7 @@ class Engine:
         horizon: int = 0,
         times: Sequence[float] = (),  # of the steps; empty: t = 1, then t += -1/steps in float32
         recipe: str = 'f32',  # f32, bf16, fp8, fp8_f16 or the path of a recipe file
-        calibration: str | PathLike[str] = '',
+        calibration: str | PathLike[str] | None = None,
         guided: bool = False,  # compiled for real-time chunking: infer takes guidance
         keep_values: bool = False,  # no memory is reused
         float_activations: bool = False,  # quantised activations are held in float: to calibrate
