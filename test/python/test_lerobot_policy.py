@@ -74,7 +74,9 @@ class Checkpoint:
 
 @pytest.fixture
 def checkpoint(tmp_path) -> Checkpoint:
-    return Checkpoint(tmp_path)
+    folder = tmp_path / 'checkpoint'
+    folder.mkdir()
+    return Checkpoint(folder)
 
 
 @pytest.fixture
@@ -210,7 +212,6 @@ def change(document, value, *keys):
     [
         (change('before', 'my_own_processor', 1, 'registry_name'), "step 'my_own_processor' is not known"),
         (change('after', False, 1, 'config', 'enabled'), 'makes actions relative.*does not undo'),
-        (change('before', '../outside.safetensors', 3, 'state_file'), 'no file beside it'),
         (change('before', 'absent.safetensors', 3, 'state_file'), 'no file beside it'),
         (change('before', None, 3, 'state_file'), 'needs statistics of observation.state'),
         (change('before', {'STATE': 'MAGIC'}, 3, 'config', 'norm_map'), "normalisation 'MAGIC'"),
@@ -245,6 +246,14 @@ def test_refused_files(checkpoint, load, apply, reason):
 def test_refused_settings(load, changes, reason):
     with pytest.raises(Error, match=reason):
         load(**changes)
+
+
+def test_state_files_lie_beside_the_processor(checkpoint, load):
+    load()
+    (checkpoint.folder / 'before.safetensors').rename(checkpoint.folder.parent / 'outside.safetensors')
+    checkpoint.before[3]['state_file'] = '../outside.safetensors'
+    with pytest.raises(Error, match=r"'\.\./outside\.safetensors' is no file beside it"):
+        load()
 
 
 def test_missing_quantiles_are_not_replaced(checkpoint, load):
