@@ -184,10 +184,11 @@ void Engine::write_guidance(const ModelInput& input) {
   write_values(*program_, "previous_weights",
                full(g.weights, o.horizon, "weights of the previous actions"));
   write_values(*program_, "guidance", full(g.guidance, o.steps, "guidance"));
-  // Committed rows start as they will end.
-  if (g.committed_rows > 0) {
-    write_values(*program_, "actions",
-                 previous.first(static_cast<size_t>(g.committed_rows) * model_->config.action_dim));
+  if (g.committed_rows > 0) {  // these rows start as they will end
+    std::vector<float> actions(input.noise.begin(), input.noise.end());
+    const size_t committed = static_cast<size_t>(g.committed_rows) * model_->config.action_dim;
+    std::ranges::copy(previous.first(committed), actions.begin());
+    write_values<float>(*program_, "actions", actions);
   }
 }
 
