@@ -24,6 +24,9 @@ help:
 ifneq ($(AMENT_PREFIX_PATH)$(ROS_DISTRO),)
   SOURCED := $(shell $(PYTHON) -c 'import os, sys, rclpy; \
     sys.exit(os.path.realpath(sys.prefix) == os.path.realpath("$(VENV)"))' 2>/dev/null && echo yes)
+  ifneq ($(SOURCED),yes)
+    $(info A ROS 2 installation is sourced, but $(PYTHON) cannot import its rclpy: it is not used.)
+  endif
 endif
 ifeq ($(SOURCED),yes)
   KIND := sourced
