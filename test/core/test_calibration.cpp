@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// Calibration: histograms, scales, and files that are refused when they do not fit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "expect_error.hpp"
+#include "quant/calibration.hpp"
+#include "temporary_folder.hpp"
+
+namespace flashrt {
+namespace {
+
+std::vector<float> ramp(int count, float last) {
+  std::vector<float> values;
+  for (int i = 1; i <= count; ++i)
+    values.push_back(last * static_cast<float>(i) / static_cast<float>(count));
+  return values;
+}
+
+TEST(Histogram, PercentilesAreRightToOneBin) {
+  Histogram histogram;
+  histogram.add(ramp(10'000, -10.0f));
+  EXPECT_EQ(histogram.count(), 10'000);
+  EXPECT_EQ(histogram.amax(), 10.0f);
+  const float bin = 16.0f / 2048;
+  for (const double fraction : {0.001, 0.5, 0.9, 0.999}) {
+    EXPECT_GE(histogram.percentile(fraction), 10.0f * fraction - 1e-4f);
+    EXPECT_LE(histogram.percentile(fraction), 10.0f * fraction + bin + 1e-4f);
+  }
+  EXPECT_EQ(histogram.percentile(1.0), 10.0f) << "never above the largest value";
+}
+
+TEST(Histogram, DoesNotDependOnTheOrderOfTheValues) {
+  std::mt19937 random(1);
+  std::vector<float> values = ramp(5'000, 3.0f);
+  values.push_back(1e6f);
+  values.push_back(1e-30f);
+  values.push_back(0.0f);
+  const auto percentiles = [&] {
+    Histogram whole, merged, part;
+    for (const float value : values) whole.add(std::span(&value, 1));
+    merged.add(std::span(values).first(1'000));
+    part.add(std::span(values).subspan(1'000));
+    merged.merge(part);
+    std::vector<float> result;
+    for (const Histogram* histogram : {&whole, &merged}) {
+      for (const double fraction : {0.01, 0.5, 0.9, 0.9999, 1.0})
+        result.push_back(histogram->percentile(fraction));
+    }
+    return result;
+  };
+  const std::vector<float> sorted = percentiles();
+  EXPECT_TRUE(std::equal(sorted.begin(), sorted.begin() + 5, sorted.begin() + 5))
+      << "merging is adding";
+  for (int i = 0; i < 5; ++i) {
+    std::shuffle(values.begin(), values.end(), random);
+    EXPECT_EQ(percentiles(), sorted);
+  }
+}
+
+TEST(Histogram, HoldsTheExtremesOfFloat) {
+  Histogram histogram;
+  histogram.add(std::vector<float>{0, std::numeric_limits<float>::denorm_min()});
+  histogram.add(std::vector<float>{std::numeric_limits<float>::max(), -1.0f, 1024.0f});
+  EXPECT_EQ(histogram.amax(), std::numeric_limits<float>::max());
+  EXPECT_EQ(histogram.percentile(1.0), std::numeric_limits<float>::max());
+  Histogram empty;
+  EXPECT_EQ(empty.percentile(0.5), 0.0f);
+  empty.merge(histogram);
+  EXPECT_EQ(empty.count(), 5);
+  EXPECT_EQ(empty.percentile(1.0), histogram.percentile(1.0));
+}
+
+TEST(Calibration, MinMaxScalesReachTheLargestCode) {
+  Calibration calibration;
+  calibration.observe("prefix.0.glu", -1, std::vector<float>{1, -896, 3});
+  calibration.observe("prefix.0.glu", -1, std::vector<float>{2});
+  calibration.observe("zero", -1, std::vector<float>{0, 0});
+  calibration.finish(RangeEstimator::kMinMax, 1, false);
+  EXPECT_EQ(calibration.scales("prefix.0.glu"), std::vector<float>{2.0f});
+  EXPECT_EQ(calibration.scales("zero"), std::vector<float>{1.0f});
+}
+
+TEST(Calibration, PercentileCutsOutliers) {
+  Calibration calibration;
+  std::vector<float> values = ramp(9'999, 1.0f);
+  values.push_back(100.0f);
+  calibration.observe("site", -1, values);
+  calibration.finish(RangeEstimator::kPercentile, 0.999, false);
+  EXPECT_NEAR(calibration.scales("site")[0] * 448.0f, 1.0f, 128.0f / 2048);
+  EXPECT_CONTAINS(error_text([&] { calibration.finish(RangeEstimator::kPercentile, 1.5, false); }),
+                  "fraction 1.5");
+}
+
+TEST(Calibration, KeepsOneScaleOrOnePerStep) {
+  Calibration calibration;
+  for (int step = 0; step < 3; ++step) {
+    calibration.observe("denoise.0.glu", step,
+                        std::vector<float>{448.0f * static_cast<float>(step + 1)});
+  }
+  calibration.observe("prefix.0.glu", -1, std::vector<float>{448.0f});
+  calibration.finish(RangeEstimator::kMinMax, 1, true);
+  EXPECT_EQ(calibration.scales("denoise.0.glu"), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(calibration.scales("prefix.0.glu"), std::vector<float>{1});
+  calibration.finish(RangeEstimator::kMinMax, 1, false);
+  EXPECT_EQ(calibration.scales("denoise.0.glu"), std::vector<float>{3});
+
+  calibration.observe("denoise.0.glu", 4, std::vector<float>{1});
+  EXPECT_CONTAINS(error_text([&] { calibration.finish(RangeEstimator::kMinMax, 1, true); }),
+                  "site denoise.0.glu: step 3 was not observed, step 4 was");
+}
+
+TEST(Calibration, RefusesValuesThatAreNotFinite) {
+  Calibration calibration;
+  EXPECT_CONTAINS(error_text([&] {
+                    calibration.observe("denoise.0.glu", 2, std::vector<float>{1, std::nanf("")});
+                  }),
+                  "site denoise.0.glu, step 2: element 1 is nan");
+  EXPECT_CONTAINS(error_text([&] { calibration.finish(RangeEstimator::kMinMax, 1, false); }),
+                  "nothing was observed");
+}
+
+TEST(Calibration, NamesUnknownSitesWithTheNearest) {
+  Calibration calibration;
+  EXPECT_TRUE(calibration.empty());
+  calibration.set_scales("prefix.3.qkv", {1});
+  calibration.set_scales("denoise.3.glu", {1});
+  EXPECT_FALSE(calibration.empty());
+  EXPECT_CONTAINS(error_text([&] { calibration.scales("prefix.3.qkw"); }),
+                  "no site 'prefix.3.qkw'; nearest: 'prefix.3.qkv', 'denoise.3.glu'");
+  EXPECT_CONTAINS(error_text([&] { calibration.set_scales("x", {0.0f}); }),
+                  "scale 0, expected finite and above 0");
+  EXPECT_CONTAINS(error_text([&] { calibration.set_scales("x", {}); }), "has no scale");
+}
+
+TEST(Calibration, ComesBackFromAFileBitForBit) {
+  const TemporaryFolder folder;
+  Calibration saved;
+  saved.weights_digest = "5705599c8dfe169a";
+  saved.origin = "min-max over 8 observations";
+  saved.set_scales("a", {0.1f, 1.0f / 3.0f, std::numeric_limits<float>::denorm_min()});
+  saved.set_scales("b", {1e30f});
+  saved.save(folder.path() / "calibration.json");
+  const Calibration loaded = Calibration::load(folder.path() / "calibration.json");
+  EXPECT_EQ(loaded.weights_digest, saved.weights_digest);
+  EXPECT_EQ(loaded.origin, saved.origin);
+  EXPECT_EQ(loaded.sites(), saved.sites());
+  for (const std::string& site : saved.sites()) EXPECT_EQ(loaded.scales(site), saved.scales(site));
+}
+
+TEST(Calibration, RefusesFilesOfAnotherFormat) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& content) {
+    const auto path = folder.write("c.json", content);
+    return error_text([&] { Calibration::load(path); });
+  };
+  const std::string head = R"({"format":"flashrt_calibration","version":)";
+  EXPECT_CONTAINS(refusal(head + R"(2,"weights_digest":"","origin":"","scales":{}})"),
+                  "version is 2, expected 1");
+  EXPECT_CONTAINS(refusal(R"({"format":"flashrt_recipe"})"),
+                  "format is \"flashrt_recipe\", expected flashrt_calibration");
+  EXPECT_CONTAINS(refusal("{}"), "format missing");
+  EXPECT_CONTAINS(refusal(head + R"(1,"weights_digest":"","origin":"","scales":{},"zeros":{}})"),
+                  "zeros is unknown");
+  EXPECT_CONTAINS(refusal(head + R"(1,"weights_digest":"","origin":"","scales":{"s":1}})"),
+                  "site s, expected a list");
+  EXPECT_CONTAINS(refusal(head + R"(1,"weights_digest":"","origin":"","scales":{"s":[-1]}})"),
+                  "site s: scale -1");
+  EXPECT_CONTAINS(refusal(head + R"(1,"weights_digest":"","origin":"","scales":{"s":[1e60]}})"),
+                  "site s: scale inf");
+  EXPECT_CONTAINS(refusal(head), "is not valid JSON");
+}
+
+}  // namespace
+}  // namespace flashrt

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// Recipes: patterns, the ones that come with the package, and files.
+#include <gtest/gtest.h>
+
+#include "expect_error.hpp"
+#include "quant/recipe.hpp"
+#include "temporary_folder.hpp"
+
+namespace flashrt {
+namespace {
+
+TEST(Recipe, PatternsMatchWholeNames) {
+  EXPECT_TRUE(matches("*", ""));
+  EXPECT_TRUE(matches("*", "prefix.3.qkv"));
+  EXPECT_TRUE(matches("prefix.?.qkv", "prefix.3.qkv"));
+  EXPECT_FALSE(matches("prefix.?.qkv", "prefix.13.qkv"));
+  EXPECT_TRUE(matches("*.qkv", "prefix.13.qkv"));
+  EXPECT_FALSE(matches("*.qkv", "prefix.13.qkv_rope"));
+  EXPECT_FALSE(matches("qkv", "prefix.qkv"));
+  EXPECT_TRUE(matches("*a*b*c", "xxaabbcbc"));
+  EXPECT_FALSE(matches("*a*b*c", "xxaabbcb"));
+  EXPECT_TRUE(matches("denoise.*", "denoise."));
+  EXPECT_FALSE(matches("", "x"));
+}
+
+TEST(Recipe, TheLastMatchingRuleWins) {
+  Recipe recipe{.rules = {{.match = "*", .weight = DType::kE4M3},
+                          {.match = "denoise.*", .weight = DType::kBF16}}};
+  EXPECT_EQ(recipe.rule_for("denoise.0.qkv")->weight, DType::kBF16);
+  EXPECT_EQ(recipe.rule_for("prefix.0.qkv")->weight, DType::kE4M3);
+  recipe.rules.erase(recipe.rules.begin());
+  EXPECT_EQ(recipe.rule_for("prefix.0.qkv"), nullptr);
+}
+
+TEST(Recipe, BuiltInRecipesLeaveTimeAndActionsInFloat) {
+  for (const char* name : {"bf16", "fp8", "fp8_f16"}) {
+    const Recipe recipe = Recipe::named(name);
+    EXPECT_EQ(recipe.name, name);
+    EXPECT_EQ(recipe.values, DType::kBF16);
+    for (const char* call :
+         {"styles.time_in", "styles.3.attn_style", "denoise.action_in", "denoise.velocity",
+          "state.state_in", "denoise.action_time_in", "denoise.action_time_out"}) {
+      EXPECT_EQ(recipe.rule_for(call)->weight, DType::kF32) << name << call;
+      EXPECT_EQ(recipe.rule_for(call)->activation, DType::kF32) << name << call;
+    }
+  }
+}
+
+TEST(Recipe, BuiltInRecipesNameTheirTypes) {
+  const auto types = [](const char* recipe, const char* call) {
+    const Recipe named = Recipe::named(recipe);  // rule_for points into it
+    const RecipeRule* rule = named.rule_for(call);
+    return std::tuple(rule->weight, rule->activation, rule->weight_scale);
+  };
+  EXPECT_EQ(types("f32", "prefix.0.qkv"), std::tuple(DType::kF32, DType::kF32, WeightScale::kNone));
+  EXPECT_EQ(types("bf16", "prefix.0.qkv"),
+            std::tuple(DType::kBF16, DType::kBF16, WeightScale::kNone));
+  EXPECT_EQ(types("fp8", "denoise.0.qkv"),
+            std::tuple(DType::kE4M3, DType::kE4M3, WeightScale::kChannel));
+  EXPECT_EQ(types("fp8_f16", "denoise.0.qkv"),
+            std::tuple(DType::kE4M3, DType::kF16, WeightScale::kChannel));
+  EXPECT_EQ(types("fp8_f16", "prefix.0.qkv"),
+            std::tuple(DType::kE4M3, DType::kE4M3, WeightScale::kChannel));
+}
+
+TEST(Recipe, ComesBackFromItsFile) {
+  const TemporaryFolder folder;
+  Recipe recipe = Recipe::named("fp8_f16");
+  recipe.float_activations = true;
+  const auto path = folder.write("recipe.json", recipe.to_json());
+  const Recipe loaded = Recipe::named(path.string());
+  EXPECT_EQ(loaded.name, recipe.name);
+  EXPECT_EQ(loaded.values, recipe.values);
+  EXPECT_TRUE(loaded.float_activations);
+  ASSERT_EQ(loaded.rules.size(), recipe.rules.size());
+  for (size_t i = 0; i < recipe.rules.size(); ++i) {
+    EXPECT_EQ(loaded.rules[i].match, recipe.rules[i].match);
+    EXPECT_EQ(loaded.rules[i].weight, recipe.rules[i].weight);
+    EXPECT_EQ(loaded.rules[i].activation, recipe.rules[i].activation);
+    EXPECT_EQ(loaded.rules[i].weight_scale, recipe.rules[i].weight_scale);
+  }
+}
+
+TEST(Recipe, NamesWhatIsWrong) {
+  const auto refusal = [](const std::string& rest) {
+    return error_text([&] { Recipe::parse(R"({"format":"flashrt_recipe",)" + rest, "r.json"); });
+  };
+  const std::string head = R"("version":1,"name":"n","values":"bf16","rules":[)";
+  EXPECT_CONTAINS(refusal(R"("version":2})"), "r.json: version is 2, expected 1");
+  EXPECT_CONTAINS(refusal(R"("version":1,"name":"n","values":"e4m3","rules":[]})"),
+                  "values is \"e4m3\", expected one of f32, bf16");
+  EXPECT_CONTAINS(refusal(R"("version":1,"name":"n","values":"f32"})"), "rules missing");
+  EXPECT_CONTAINS(refusal(head + R"(],"rule":[]})"), "rule is unknown; nearest: 'rules'");
+  EXPECT_CONTAINS(refusal(head + R"({"match":"*","weight":"fp8","activation":"f32"}]})"),
+                  "r.json: rule 0: weight is \"fp8\", expected one of f32, bf16, f16, e4m3");
+  EXPECT_CONTAINS(refusal(head + R"({"match":"*","weight":"e4m3","activation":"e4m3"}]})"),
+                  "rule 0: weight_scale missing, expected tensor or channel for weights in e4m3");
+  EXPECT_CONTAINS(
+      refusal(head +
+              R"({"match":"*","weight":"bf16","activation":"bf16","weight_scale":"tensor"}]})"),
+      "weight_scale is \"tensor\", expected none for weights in bf16");
+  EXPECT_CONTAINS(refusal(head + R"({"match":"","weight":"f32","activation":"f32"}]})"),
+                  "rule 0: match is \"\"");
+  EXPECT_CONTAINS(
+      refusal(head + R"({"match":"*","weight":"f32","activation":"f32","scale":"none"}]})"),
+      "rule 0: scale is unknown");
+  EXPECT_CONTAINS(error_text([] { Recipe::parse("{}", "r.json"); }), "r.json: format missing");
+  EXPECT_CONTAINS(error_text([] { Recipe::named("fp9"); }),
+                  "recipe 'fp9' is neither f32, bf16, fp8 or fp8_f16 nor a file");
+}
+
+}  // namespace
+}  // namespace flashrt
