@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Tells from what lies in a golden folder which check it needs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from flashrt_core.errors import Error
+from flashrt_core.golden.end_to_end import check_end_to_end
+from flashrt_core.golden.guided import check_guided
+from flashrt_core.golden.models import check_models
+from flashrt_core.golden.options import RunOptions
+from flashrt_core.golden.preprocess import check_preprocess
+from flashrt_core.golden.report import Report
+from flashrt_core.golden.tokens import check_tokens
+
+Check = Callable[[Path, RunOptions, Report], None]
+
+# The first pattern that a file matches decides; the flag says whether a model runs.
+_CHECKS: tuple[tuple[str, Check, bool], ...] = (
+    ('case_*.safetensors', check_models, True),
+    ('config.json', check_models, True),
+    ('*.norm_stats.json', check_end_to_end, True),
+    ('guided_*.safetensors', check_guided, True),
+    ('trained_*.safetensors', check_guided, True),
+    ('prefix_weights.json', check_guided, True),
+    ('prompt_cases.json', check_tokens, False),
+    ('fast_cases.json', check_tokens, False),
+    ('resize_cases.json', check_preprocess, False),
+    ('normalise_*.safetensors', check_preprocess, False),
+    ('state_bins.safetensors', check_preprocess, False),
+    ('platforms.safetensors', check_preprocess, False),
+)
+
+
+def check_folder(folder: Path, options: RunOptions | None = None) -> Report:
+    """Compares everything in the folder that this version knows; the report lists what it did not compare."""
+    options = options or RunOptions()
+    if not folder.is_dir():
+        raise Error(f'golden: {folder} is not a folder')
+    for pattern, check, runs_model in _CHECKS:
+        if any(folder.glob(pattern)):
+            report = Report(str(folder))
+            if runs_model:
+                report.backend, report.recipe = options.backend, options.recipe
+            check(folder, options, report)
+            return report
+    raise Error(
+        f'golden: {folder} holds nothing to compare; known are '
+        f'{", ".join(pattern for pattern, *_ in _CHECKS)}'
+    )

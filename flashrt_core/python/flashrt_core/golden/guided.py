@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Checks a folder of real-time chunking: chunks held to the previous one, and the weights that hold them."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashrt_core.engine import native_core
+from flashrt_core.errors import Error
+from flashrt_core.golden import bounds
+from flashrt_core.golden.files import find, read_json
+from flashrt_core.golden.options import RunOptions
+from flashrt_core.golden.report import Gap, Report
+from flashrt_core.golden.runs import Run, run_sample
+from flashrt_core.programs import ProgramKey, Programs
+from flashrt_core.rtc import guidance_scale, prefix_weights
+from flashrt_core.samples import Sample, samples_in
+from flashrt_core.settings import Schedule
+from flashrt_core.tensor_file import TensorFile
+
+if TYPE_CHECKING:
+    from flashrt_core._core import Guidance
+
+# Executing chunks is not part of this version; the files are listed as not covered.
+NOT_COVERED = {
+    'action_queue_trace.json': 'the queue of actions is not part of this version',
+    'temporal_ensemble.safetensors': 'temporal ensembling is not part of this version',
+    'interpolation.safetensors': 'interpolation between actions is not part of this version',
+}
+
+
+def check_guided(folder: Path, options: RunOptions, report: Report) -> None:
+    """Guided and committed chunks of cases.json, the weight vectors, and what is not covered."""
+    options.check_recipe('f32')
+    programs: dict[Path, Programs] = {}
+    cases = read_json(folder / 'cases.json')
+    for name, case in cases.items():
+        model = find(Path(case['model']), folder, options.model)
+        if model not in programs:
+            programs[model] = options.programs(model)
+        file = TensorFile(folder / f'{name}.safetensors')
+        samples = samples_in(TensorFile(model / case['inputs']))
+        _check_chunk(name, case, file, samples, programs[model], report)
+        report.add_unused(name, file.unused())
+    known = {f'{name}.safetensors' for name in cases} | {'cases.json'}
+    if (folder / 'prefix_weights.json').is_file():
+        _check_weights(folder, report)
+        known |= {'prefix_weights.json', 'prefix_weights.safetensors'}
+    for path in sorted(folder.iterdir()):
+        if path.name in NOT_COVERED:
+            report.gaps.append(Gap(path.name, 'all of it', NOT_COVERED[path.name], excusable=True))
+        elif path.name not in known:
+            report.gaps.append(Gap(path.name, 'all of it', 'no check knows this file'))
+
+
+@dataclass(frozen=True, eq=False)
+class _Chunk:
+    """What holds one item of the batch."""
+
+    previous: NDArray[np.float32]  # [horizon, action_dim], zeros where nothing is known
+    weights: NDArray[np.float32]  # [horizon]
+    scale: NDArray[np.float32]  # [steps]
+    committed_rows: int
+
+    def guidance(self) -> 'Guidance':
+        return cast(Any, native_core()).Guidance(self.previous, self.weights, self.scale, self.committed_rows)
+
+
+def _check_chunk(
+    name: str, case: dict, file: TensorFile, samples: list[Sample], programs: Programs, report: Report
+) -> None:
+    times = file.take('out.time')
+    times = times if times.ndim == 1 else times[:, 0, -1]  # committed rows come first, at time 0
+    steps = int(file.take('in.num_steps', 1)[0])
+    given = file.take('in.prev_chunk_left_over') if 'in.prev_chunk_left_over' in file else None
+    for item, sample in enumerate(samples):
+        label = name if len(samples) == 1 else f'{name}[{item}]'
+        key = replace(ProgramKey.of(sample, tuple(times.tolist())), steps=steps, guided=True)
+        previous = given if given is None or given.ndim == 2 else given[item]
+        chunk = None if previous is None else _chunk(case, sample, previous, times)
+        values = ['denoise.velocity']
+        if case['mode'] == 'trained':
+            values.append('styles.time_out')
+        guidance = None if chunk is None else chunk.guidance()
+        run = run_sample(programs, key, sample, values, report, label, guidance)
+        check = _check_trained if case['mode'] == 'trained' else _check_guided
+        check(label, run, chunk, file, item, report)
+
+
+def _chunk(case: dict, sample: Sample, previous: NDArray[np.float32], times: NDArray[np.float32]) -> _Chunk:
+    horizon = len(sample.noise)
+    padded = np.zeros_like(sample.noise)
+    padded[: len(previous), : previous.shape[1]] = previous[:horizon]
+    if case['mode'] == 'trained':
+        nothing = np.zeros(horizon, np.float32), np.zeros(len(times), np.float32)
+        return _Chunk(padded, *nothing, case['inference_delay'])
+    weights = prefix_weights(
+        _schedule(case), case['inference_delay'], case['execution_horizon'], len(previous), horizon
+    )
+    return _Chunk(padded, weights, guidance_scale(times, case['max_guidance_weight']), 0)
+
+
+def _schedule(case: dict) -> Schedule:
+    return cast(Schedule, case['schedule'].lower())
+
+
+def _check_guided(
+    case: str, run: Run, chunk: _Chunk | None, file: TensorFile, item: int, report: Report
+) -> None:
+    times = np.array(run.layout.key.times, np.float32)[:, None, None]
+    velocity = run.values['denoise.velocity']
+    # The plan keeps no guided velocity: it is what moved the actions.
+    guided = (run.actions[:-1] - run.actions[1:]) * np.float32(len(times))
+    report.compare(
+        case, 'out.v_unguided', velocity, file.take('out.v_unguided')[:, item], bounds.INTERMEDIATE
+    )
+    report.compare(case, 'out.v_guided', guided, file.take('out.v_guided')[:, item], bounds.ACTIONS)
+    if chunk is not None:
+        towards = run.actions[:-1] - times * velocity
+        correction = chunk.weights[:, None] * (chunk.previous - towards)
+        report.compare(case, 'out.weights', chunk.weights, file.take('out.weights', 1), bounds.NORMALISED)
+        scale = file.take('out.guidance_weight', 1)
+        report.compare(case, 'out.guidance_weight', chunk.scale, scale, bounds.normalised(scale))
+        report.compare(
+            case, 'out.correction', correction, file.take('out.correction')[:, item], bounds.INTERMEDIATE
+        )
+    report.compare(case, 'out.x_t', run.actions, file.take('out.x_t')[:, item], bounds.ACTIONS)
+    report.compare(case, 'out.actions', run.actions[-1], file.take('out.actions')[item], bounds.ACTIONS)
+
+
+def _check_trained(
+    case: str, run: Run, chunk: _Chunk | None, file: TensorFile, item: int, report: Report
+) -> None:
+    if chunk is None:
+        raise Error(f'{file.path}: in.prev_chunk_left_over is missing; a committed chunk needs it')
+    rows = np.arange(len(run.sample.noise)) < chunk.committed_rows
+    times = np.where(rows, 0, np.array(run.layout.key.times, np.float32)[:, None])
+    conditions = run.values['styles.time_out']  # one per step, then that of time 0
+    condition = np.where(rows[:, None], conditions[-1], conditions[:-1, None])
+    actions = run.actions.copy()
+    actions[0, rows] = chunk.previous[rows]  # the engine starts the committed rows as they end
+    report.compare(case, 'out.time', times, file.take('out.time')[:, item])
+    report.compare(case, 'out.time_cond', condition, file.take('out.time_cond')[:, item], bounds.INTERMEDIATE)
+    velocity = run.values['denoise.velocity']
+    report.compare(case, 'out.v_t', velocity, file.take('out.v_t')[:, item], bounds.INTERMEDIATE)
+    report.compare(case, 'out.x_t', actions, file.take('out.x_t')[:, item], bounds.ACTIONS)
+    report.compare(case, 'out.actions', actions[-1], file.take('out.actions')[item], bounds.ACTIONS)
+
+
+def _check_weights(folder: Path, report: Report) -> None:
+    file = TensorFile(folder / 'prefix_weights.safetensors')
+    for entry in read_json(folder / 'prefix_weights.json'):
+        chunk = entry['chunk']
+        weights = prefix_weights(
+            _schedule(entry), entry['inference_delay'], entry['execution_horizon'], chunk, chunk
+        )
+        saved = file.take(entry['tensor'], 1)
+        report.compare(entry['tensor'], 'prefix weights', weights, saved, bounds.NORMALISED)
+    report.add_unused('prefix_weights', file.unused())

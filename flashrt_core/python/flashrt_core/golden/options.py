@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""How the models of a golden folder are run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashrt_core.errors import Error
+from flashrt_core.programs import Programs
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """model: the weights, where the folder has none; or a folder that holds the models its cases name."""
+
+    model: Path | None = None
+    backend: str = 'cpu'
+    recipe: str = 'f32'
+    threads: int = 0
+
+    def programs(self, checkpoint: Path) -> Programs:
+        return Programs(checkpoint, recipe=self.recipe, backend=self.backend, threads=self.threads)
+
+    def check_recipe(self, *bounded: str) -> None:
+        """Refuses recipes for whose results there are no bounds."""
+        if self.recipe not in bounded:
+            bounds = ' and '.join(bounded)
+            raise Error(
+                f"golden: recipe is '{self.recipe}'; these saved results have bounds for {bounds}"
+                '; measure other recipes against f32 with `flashrt compare`'
+            )

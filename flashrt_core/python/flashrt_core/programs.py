@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""The programs that recorded samples need, compiled once each over the same weights."""
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from flashrt_core.engine import native_core
+from flashrt_core.samples import Sample
+
+if TYPE_CHECKING:
+    from flashrt_core._core import Engine, ModelConfig
+
+
+@dataclass(frozen=True)
+class ProgramKey:
+    """What a program is compiled for."""
+
+    cameras: int
+    prompt_capacity: int
+    horizon: int
+    steps: int
+    times: tuple[float, ...] = ()  # empty: the engine's own
+    guided: bool = False
+    keep_values: bool = False  # no memory is reused, so that every value can be read after the run
+
+    @classmethod
+    def of(cls, sample: Sample, times: tuple[float, ...] = ()) -> 'ProgramKey':
+        return cls(len(sample.images), len(sample.token_mask), len(sample.noise), sample.steps, times)
+
+    def keeping_values(self) -> 'ProgramKey':
+        return replace(self, keep_values=True)
+
+
+class Programs:
+    """Owns the engines of one checkpoint."""
+
+    def __init__(
+        self,
+        checkpoint: str | os.PathLike,
+        *,
+        recipe: str = 'f32',
+        calibration: str | os.PathLike = '',
+        float_activations: bool = False,
+        backend: str = 'cpu',
+        threads: int = 0,
+    ) -> None:
+        core = cast(Any, native_core())
+        self._load = lambda program: core.Engine(
+            os.fspath(checkpoint),
+            **program,
+            recipe=recipe,
+            calibration=os.fspath(calibration),
+            float_activations=float_activations,
+            backend=backend,
+            threads=threads,
+        )
+        self._compiled: dict[ProgramKey, Engine] = {}
+        self.config: ModelConfig = core.read_model_config(os.fspath(checkpoint))
+
+    def get(self, key: ProgramKey) -> 'Engine':
+        """The weights are loaded with the first program."""
+        if key not in self._compiled:
+            any_engine = next(iter(self._compiled.values()), None)
+            program = vars(key) | {'times': list(key.times)}
+            self._compiled[key] = (
+                self._load(program) if any_engine is None else any_engine.recompile(**program)
+            )
+        return self._compiled[key]
