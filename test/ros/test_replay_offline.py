@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Offline replay: the same bytes every time, every message accounted for, the budget as an exit code."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from fake_policy import CASES, FakePolicy
+from numpy.typing import NDArray
+from rich.console import Console
+from safetensors.numpy import load_file
+from typer.testing import CliRunner
+
+from flashrt_core.types import Observation
+from flashrt_ros import replay, replay_offline
+from flashrt_ros.bag import BagError
+from flashrt_ros.report import Report
+
+BAGS = CASES / 'bags'
+PARAMS = CASES / 'params' / 'ok.yaml'
+EVERY_PICTURE = 2 * 20 - 1  # chunks when each picture is used as it comes; the first waits for the second
+COMPRESSED = {
+    f'cameras.{slot}.{key}': value
+    for slot in ('base', 'wrist')
+    for key, value in (('topic', f'cam_{slot}/image_raw/compressed'), ('transport', 'compressed'))
+}
+
+
+def brightness(observation: Observation) -> NDArray:
+    """A chunk that tells which pictures and joints it was made from."""
+    seen = [picture.mean() for picture in observation.images.values()]
+    return np.outer(np.arange(1, 11), observation.state) + seen[0] + 2 * seen[1]
+
+
+def load(parameters):
+    return FakePolicy(parameters, brightness)
+
+
+def run(bag: str, out: Path, inference_s: float = 0.05, **changes: object) -> Report:
+    overrides = COMPRESSED | {name.replace('__', '.'): value for name, value in changes.items()}
+    return replay_offline.replay_offline(
+        BAGS / bag, PARAMS, out, Console(quiet=True), inference_s=inference_s, overrides=overrides, load=load
+    )
+
+
+@pytest.fixture
+def params(tmp_path: Path) -> Path:
+    """The reference robot with compressed cameras, as a file."""
+    text = PARAMS.read_text()
+    for slot in ('base', 'wrist'):
+        plain = f'topic: cam_{slot}/image_raw,'
+        assert plain in text
+        text = text.replace(plain, f'topic: cam_{slot}/image_raw/compressed, transport: compressed,')
+    path = tmp_path / 'params.yaml'
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch):
+    """`flashrt replay` with the fake policy."""
+    monkeypatch.setattr(replay_offline.replay_offline, '__kwdefaults__', kwdefaults(load=load))
+    app = typer.Typer()
+    app.command()(replay.run)
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def kwdefaults(**changes: object) -> dict:
+    return dict(replay_offline.replay_offline.__kwdefaults__) | changes
+
+
+@pytest.mark.parametrize('bag', ['plain_db3', 'out_of_order_stamps'])
+def test_r29_two_runs_give_the_same_bytes_and_counts(tmp_path, bag):
+    first, second = run(bag, tmp_path / 'first'), run(bag, tmp_path / 'second')
+    content = (tmp_path / 'first' / 'chunks.safetensors').read_bytes()
+    assert content == (tmp_path / 'second' / 'chunks.safetensors').read_bytes()
+    assert first.digest == second.digest
+    assert first.streams == second.streams
+    assert first.play == second.play
+    assert first.chunks == second.chunks
+    assert len(first.chunks) > 10
+
+
+def test_the_storage_makes_no_difference(tmp_path):
+    assert run('plain_db3', tmp_path / 'a').digest == run('plain_mcap', tmp_path / 'b').digest
+
+
+def test_other_settings_give_other_chunks(tmp_path):
+    """The digest is not a constant."""
+    usual = run('plain_db3', tmp_path)
+    assert run('plain_db3', tmp_path, inference_s=0.3).digest != usual.digest
+    swapped = {
+        f'cameras__{slot}__topic': f'cam_{other}/image_raw/compressed'
+        for slot, other in (('base', 'wrist'), ('wrist', 'base'))
+    }
+    assert run('plain_db3', tmp_path, **swapped).digest != usual.digest
+
+
+def test_every_message_is_accounted_for(tmp_path):
+    report = run('plain_db3', tmp_path)
+    assert report.messages == 140
+    assert {name: counts.recorded for name, counts in report.streams.items()} == {
+        'base': 20,
+        'wrist': 20,
+        'joint_states': 100,
+    }
+    assert all(counts.unexplained == 0 for counts in report.streams.values())
+    used = [counts.used for counts in report.streams.values()]
+    assert used[0] == used[1] == 20
+
+
+def test_a_slow_policy_supersedes_frames(tmp_path):
+    report = run('plain_db3', tmp_path, inference_s=0.35)
+    base = report.streams['base']
+    assert base.superseded > 10
+    assert base.unexplained == 0
+    assert len(report.chunks) == base.used
+
+
+def test_r29_frames_that_come_late_are_refused_and_counted(tmp_path):
+    base = run('out_of_order_stamps', tmp_path).streams['base']
+    assert base.dropped == {'out_of_order': 10}
+    assert base.unexplained == 0
+    stamps = load_file(tmp_path / 'chunks.safetensors')['stamp_ns']
+    assert (np.diff(stamps) >= 0).all()
+
+
+def test_r19_zero_stamps_are_refused_unless_the_time_of_receipt_was_chosen(tmp_path):
+    refused = run('stamp_zero', tmp_path)
+    assert refused.streams['base'].dropped == {'zero_stamp': 20}
+    assert not refused.chunks
+    [warning] = [text for text in refused.warnings if 'stamp is zero' in text]
+    assert 'cameras.base.stamp: receive' in warning
+    assert run('stamp_zero', tmp_path, cameras__base__stamp='receive').streams['base'].used == 20
+
+
+def test_r13_joints_of_two_publishers_form_one_state(tmp_path):
+    report = run('arm_and_gripper_apart', tmp_path)
+    assert len(report.chunks) > 10
+    assert report.streams['joint_states'].unexplained == 0
+
+
+def test_r27_the_report_says_how_many_messages_it_is_based_on(tmp_path):
+    report = run('truncated_mcap', tmp_path)
+    assert report.messages == 81
+    assert any('81 messages are whole' in warning for warning in report.warnings)
+    assert json.loads(report.to_json())['messages'] == 81
+
+
+def test_r28_the_other_topics_are_replayed(tmp_path):
+    report = run('unknown_type', tmp_path)
+    assert report.digest == run('plain_db3', tmp_path).digest
+    assert sum('/gripper_force' in warning for warning in report.warnings) == 1
+
+
+def test_r28_a_topic_that_the_parameters_need_is_refused(tmp_path):
+    with pytest.raises(BagError, match=r'/gripper_force \(acme_interfaces/msg/GripperForce\)'):
+        run('unknown_type', tmp_path, joints__topics=['joint_states', 'gripper_force'])
+
+
+def test_commands_are_rows_of_the_chunks(tmp_path):
+    """With an inference of one control period, the row that is due is the second one."""
+    run('plain_db3', tmp_path, inference_s=0.049)
+    tensors = load_file(tmp_path / 'chunks.safetensors')
+    rows = tensors['actions'].reshape(-1, 7)
+    assert len(tensors['commands']) > 20
+    for command in tensors['commands']:
+        assert (rows == command).all(axis=1).any()
+    assert (np.diff(tensors['command_ns']) == 50_000_000).all()
+
+
+def test_stale_joints_end_the_play(tmp_path):
+    """Joints come every 20 ms: at a limit of 11 ms a control tick now and then finds them too old."""
+    report = run('plain_db3', tmp_path, joints__max_age_s=0.011, actions__starvation_limit_s=0.04)
+    assert report.deadline_misses > 0
+    assert any('would stop commanding' in warning for warning in report.warnings)
+
+
+def test_end_effector_actions_run_without_a_player(tmp_path):
+    report = run('plain_db3', tmp_path, actions__representation='end_effector')
+    assert len(report.chunks) == EVERY_PICTURE
+    assert report.play == {}
+    assert load_file(tmp_path / 'chunks.safetensors')['commands'].shape == (0, 0)
+
+
+def test_command_writes_report_and_picture(command, params, tmp_path):
+    result = command(BAGS / 'plain_db3', '--params', params, '--offline', '--out', tmp_path / 'out')
+    assert result.exit_code == 0, result.output
+    report = json.loads((tmp_path / 'out' / 'report.json').read_text())
+    assert report['format'] == 'flashrt_ros.replay_report'
+    assert report['version'] == 1
+    assert report['mode'] == 'offline'
+    assert len(report['chunks']) == EVERY_PICTURE
+    assert report['stages']['stamp_to_chunk']['p99_ms'] > 0
+    assert report['streams']['base']['unexplained'] == 0
+    assert (tmp_path / 'out' / 'report.png').read_bytes().startswith(b'\x89PNG')
+    assert 'stamp to chunk' in result.output
+
+
+@pytest.mark.parametrize(('budget_ms', 'code'), [(1e6, 0), (1e-3, 1)])
+def test_budget_decides_the_exit_code(command, params, tmp_path, budget_ms, code):
+    result = command(
+        BAGS / 'plain_db3', '--params', params, '--offline', '--out', tmp_path, '--budget-ms', budget_ms
+    )
+    assert result.exit_code == code, result.output
+    assert json.loads((tmp_path / 'report.json').read_text())['is_within_budget'] == (code == 0)
+
+
+def test_no_chunk_is_in_no_budget(command, params, tmp_path):
+    result = command(
+        BAGS / 'stamp_zero', '--params', params, '--offline', '--out', tmp_path, '--budget-ms', 1e6
+    )
+    assert result.exit_code == 1, result.output
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'words'),
+    [
+        (['gone', '--offline'], 'does not exist'),
+        ([BAGS / 'unknown_type', '--offline', '--clock'], 'leave out --clock'),
+    ],
+)
+def test_faults_are_one_sentence_and_exit_code_2(command, params, tmp_path, arguments, words):
+    result = command(*arguments, '--params', params, '--out', tmp_path)
+    assert result.exit_code == 2
+    assert words in result.output
+    assert 'Traceback' not in result.output
+
+
+def test_faulty_parameters_are_exit_code_2(command, tmp_path):
+    params = CASES / 'params' / 'rate_zero.yaml'
+    result = command(BAGS / 'plain_db3', '--params', params, '--offline', '--out', tmp_path)
+    assert result.exit_code == 2
+    assert 'control_rate_hz' in result.output
