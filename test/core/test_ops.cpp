@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "cpu_program.hpp"
+#include "compile_cpu.hpp"
 #include "op_cases.hpp"
 #include "reference.hpp"
 #include "tolerance.hpp"
