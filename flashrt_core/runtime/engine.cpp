@@ -78,6 +78,11 @@ Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>())
   const Plan plan = plan_for(model_->config, options.program.plan, model_->recipe);
   const Weights weights = Weights::open(options.checkpoint, model_->config);
   model_->weights_digest = weights.digest();
+  for (const ValueInfo& value : plan.values) {
+    FLASHRT_CHECK(value.type != DType::kE4M3 || !options.calibration.empty(), "recipe ",
+                  model_->recipe.name, " quantises ", value.name,
+                  ", but no calibration was given; `flashrt calibrate` makes one");
+  }
   model_->calibration = load_calibration(options.calibration, weights.digest());
   model_->weights = model_->backend->upload(plan, weights);
   *this = Engine(model_, options.program);
@@ -130,10 +135,11 @@ PlanStats Engine::stats() const {
 void Engine::write_input(const ModelInput& input) {
   const ModelConfig& c = model_->config;
   const PlanOptions& o = options_.plan;
-  const size_t image_bytes = size_t{3} * c.vision.image_size * c.vision.image_size;
+  const size_t pixels = size_t{3} * c.vision.image_size * c.vision.image_size * o.cameras;
   const size_t actions = static_cast<size_t>(o.horizon) * c.action_dim;
-  FLASHRT_CHECK(input.images.size() == o.cameras * image_bytes, "images: ", input.images.size(),
-                " bytes, expected ", o.cameras, " cameras x ", c.vision.image_size, " x ",
+  const size_t given = o.float_images ? input.float_images.size() : input.images.size();
+  FLASHRT_CHECK(given == pixels, "images: ", given, o.float_images ? " floats" : " bytes",
+                ", expected ", o.cameras, " cameras x ", c.vision.image_size, " x ",
                 c.vision.image_size, " x 3");
   FLASHRT_CHECK(
       !input.tokens.empty() && input.tokens.size() <= static_cast<size_t>(o.prompt_capacity),
@@ -147,7 +153,11 @@ void Engine::write_input(const ModelInput& input) {
   FLASHRT_CHECK(input.state.size() == static_cast<size_t>(c.state_dim),
                 "state: ", input.state.size(), " values, expected ", c.state_dim);
 
-  write_values(*program_, "images", input.images);
+  if (o.float_images) {
+    write_values(*program_, "images", input.float_images);
+  } else {
+    write_values(*program_, "images", input.images);
+  }
   write_values(*program_, "actions", input.noise);
   if (c.state_dim > 0) write_values(*program_, "state", input.state);
   if (o.guided) {

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in [name for name in sorted(commands) if name in arguments[:1]] or sorted(commands):
         app.command(name)(commands[name].load())
     try:
-        app(arguments)
+        app(arguments, prog_name='flashrt')
     except Error as fault:
         print(f'error: {fault}', file=sys.stderr)
         sys.exit(2)
