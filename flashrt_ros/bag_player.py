@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator, Set
 
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.timer import Timer
 from rosgraph_msgs.msg import Clock
 
 from flashrt_ros.bag import Bag
 from flashrt_ros.conversions import time_message
 
 _CLOCK_PERIOD_S = 0.01
+_STANDING_PERIOD_S = 0.05
 _LEAD_NS = 1_000_000_000  # simulated time before the first message, for the node to be activated in
 _DEPTH = 10
 
@@ -68,17 +70,28 @@ class BagPlayer:
             for topic in sorted(topics)
         }
         self._clock = node.create_publisher(Clock, '/clock', 10) if simulated_time else None
+        self._standing: Timer | None = None
 
     def is_connected(self) -> bool:
         """Every topic has a subscriber."""
         return all(publisher.get_subscription_count() for publisher in self._publishers.values())
 
     def begin_clock(self) -> None:
-        """Simulated time stands still a little before the recording; without --clock this does nothing."""
-        self._publish_clock(max(self._bag.start_ns - _LEAD_NS, 1))
+        """Simulated time stands still a little before the recording until play() is called."""
+        if self._clock:
+            standing_ns = max(self._bag.start_ns - _LEAD_NS, 1)
+            self._standing = self._node.create_timer(
+                _STANDING_PERIOD_S, lambda: self._publish_clock(standing_ns)
+            )
+
+    def is_clock_heard(self) -> bool:
+        """Without --clock there is nothing to hear."""
+        return self._clock is None or self._clock.get_subscription_count() > 0
 
     def play(self, on_message: Callable[[int], None]) -> None:
         """Blocks for as long as the recording lasts."""
+        if self._standing:
+            self._standing.cancel()
         first_ns = self._bag.start_ns
         start_s = time.monotonic()
         offset_ns = 0 if self._clock else self._node.get_clock().now().nanoseconds - first_ns

@@ -93,7 +93,7 @@ def run_demo(out: Path, console: Console, *, simulated_time: bool) -> list[str]:
     publish(report, out, console)
     return [
         *traffic_faults(report),
-        *seen.faults(read_pictures(data.model_input, parameters.camera_names)),
+        *seen.faults(read_pictures(data.model_input, parameters.camera_names), console),
         *dependence_faults(parameters, observed[len(observed) // 2], console),
     ]
 
@@ -164,23 +164,30 @@ class _ModelInput:
         rows = np.frombuffer(message.data, np.uint8).reshape(message.height, message.step)
         self._picture = rows[:, : 3 * message.width].reshape(message.height, message.width, 3)
 
-    def faults(self, expected: Mapping[str, NDArray[np.uint8]]) -> Iterator[str]:
+    def faults(self, expected: Mapping[str, NDArray[np.uint8]], console: Console) -> Iterator[str]:
         """Compares the views, which lie side by side in the order of the slots."""
         if self._picture is None:
             yield f'{NODE_NAME}/model_input published nothing'
             return
         side = self._picture.shape[0]
+        differences = {}
         for index, (slot, picture) in enumerate(expected.items()):
             view = self._picture[:, index * side : (index + 1) * side]
             if view.shape != picture.shape:
                 yield f'the model sees {slot} as {view.shape}, the stored picture is {picture.shape}'
                 continue
-            largest = int(np.abs(view.astype(int) - picture).max())
-            if largest > LARGEST_DIFFERENCE:
+            differences[slot] = int(np.abs(view.astype(int) - picture).max())
+            if differences[slot] > LARGEST_DIFFERENCE:
                 yield (
-                    f'what the model sees of {slot} differs from the stored picture by {largest} grey '
-                    f'levels, allowed: {LARGEST_DIFFERENCE}'
+                    f'what the model sees of {slot} differs from the stored picture by {differences[slot]} '
+                    f'grey levels, allowed: {LARGEST_DIFFERENCE}'
                 )
+        if differences:
+            console.print(
+                f'the last pictures reached the model within {max(differences.values())} grey levels of the '
+                'stored ones',
+                highlight=False,
+            )
 
 
 def _at_rate(observed: list[Observation], period_s: float) -> Iterator[Observation]:

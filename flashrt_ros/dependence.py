@@ -46,7 +46,11 @@ def dependences(
         return Dependence(what, float(distance), is_wanted)
 
     found = [moved('nothing', observation, prompt_id, is_wanted=False)]
-    found += [moved(what, changed, prompt_id) for what, changed in _changes(observation, joints)]
+    found += [moved(what, changed, prompt_id) for what, changed in _other_pictures(observation)]
+    for column, joint in enumerate(joints):
+        # Both ways: a joint at the end of its range in the training data cannot go further in the prompt.
+        ways = [moved(joint, _stepped(observation, column, sign), prompt_id) for sign in (-1, 1)]
+        found.append(max(ways, key=lambda way: way.change))
     found.append(moved('the prompt', observation, policy.set_prompt(other_prompt)))
     policy.set_prompt(prompt)
     return found
@@ -58,17 +62,19 @@ def _chunk(policy: Policy, observation: Observation, prompt_id: int) -> NDArray[
     return policy.infer(replace(observation, prompt_id=prompt_id)).model_actions
 
 
-def _changes(observation: Observation, joints: Sequence[str]) -> Iterator[tuple[str, Observation]]:
+def _stepped(observation: Observation, column: int, sign: int) -> Observation:
+    state = observation.state.copy()
+    state[column] += sign * JOINT_STEP
+    return replace(observation, state=state)
+
+
+def _other_pictures(observation: Observation) -> Iterator[tuple[str, Observation]]:
     images = observation.images
     for slot, picture in images.items():
         yield f'one patch of {slot}', replace(observation, images=images | {slot: _with_patch(picture)})
     for one, other in combinations(images, 2):
         swapped: Mapping = images | {one: images[other], other: images[one]}
         yield f'{one} and {other} swapped', replace(observation, images=swapped)
-    for column, joint in enumerate(joints):
-        state = observation.state.copy()
-        state[column] += JOINT_STEP
-        yield f'{joint} by {JOINT_STEP}', replace(observation, state=state)
 
 
 def _with_patch(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -21,6 +21,7 @@ from flashrt_core.errors import Error
 
 COMMAND = (sys.executable, '-m', 'flashrt_ros.policy_node')
 _CONFIGURE_S, _DISCOVERY_S, _ANSWER_S, _STOP_S = 300.0, 30.0, 10.0, 10.0
+_LOOK_AROUND_S = 1.0  # for the discovery of a node that is there already
 _LINES_SHOWN = 15
 
 
@@ -54,6 +55,7 @@ class NodeProcess:
             self._command += ['-p', f'{key}:={text}']
 
     def __enter__(self) -> Self:
+        time.sleep(_LOOK_AROUND_S)
         if any(self._name == _full_name(*names) for names in self._client.get_node_names_and_namespaces()):
             raise Error(
                 f'a node {self._name} runs on this ROS domain already; stop it, or replay on another '

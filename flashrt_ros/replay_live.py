@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ from flashrt_ros.report import ChunkTiming, Report, StreamCounts
 
 GATED_STAGE = 'stamp_to_command'
 _QUIET_S, _SETTLE_S = 0.3, 10.0  # after the last message: no new chunk for this long, and at most this long
+_CLOCK_SETTLE_S = 0.2  # several ticks of a clock that stands still
 _REPORT_S = 5.0  # the node reports once a second
+_KILTED = 8  # first major version of rclpy after Jazzy's
 
 
 def replay_live(
@@ -63,6 +66,8 @@ def replay_live(
             with console.status('the node loads the model'):
                 player.begin_clock()
                 process.configure()
+            process.wait_for(player.is_clock_heard, 'the subscription of the node to /clock', 10.0)
+            time.sleep(_CLOCK_SETTLE_S if simulated_time else 0.0)
             process.activate()
             process.trigger('start')
             process.wait_for(player.is_connected, 'the subscription of the node to every topic', 10.0)
@@ -93,8 +98,11 @@ def set_up_transport(params: Path) -> None:
     os.environ.setdefault('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
     profile = _profile(params)
     if profile is not None:
-        for name in ('FASTDDS_DEFAULT_PROFILES_FILE', 'FASTRTPS_DEFAULT_PROFILES_FILE'):  # Kilted, Jazzy
-            os.environ.setdefault(name, os.fspath(profile))
+        os.environ.setdefault('FASTDDS_DEFAULT_PROFILES_FILE', os.fspath(profile))
+        if (
+            int(metadata.version('rclpy').split('.')[0]) < _KILTED
+        ):  # where the new name is read, this one warns
+            os.environ.setdefault('FASTRTPS_DEFAULT_PROFILES_FILE', os.fspath(profile))
 
 
 def _profile(params: Path) -> Path | None:

@@ -39,12 +39,16 @@ class StreamCounts:
         return self.recorded - self.received
 
     @property
-    def unexplained(self) -> int:
-        """Messages without any account of where they went, lost ones included."""
+    def unaccounted(self) -> int:
+        """Frames that were received and are in none of the counts, or in two of them (negative)."""
         if self.used is None:
-            return self.lost
-        accounted = self.used + self.superseded + self.waiting + sum(self.dropped.values())
-        return self.lost + self.received - accounted
+            return 0
+        return self.received - self.used - self.superseded - self.waiting - sum(self.dropped.values())
+
+    @property
+    def unexplained(self) -> int:
+        """Messages without a true account of where they went; the two kinds cannot cancel each other."""
+        return abs(self.lost) + abs(self.unaccounted)
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,11 @@ class Report:
             'environment': _environment(),
         }
         for name, counts in self.streams.items():
-            values['streams'][name] |= {'lost': counts.lost, 'unexplained': counts.unexplained}
+            values['streams'][name] |= {
+                'lost': counts.lost,
+                'unaccounted': counts.unaccounted,
+                'unexplained': counts.unexplained,
+            }
         return json.dumps({'format': FORMAT, 'version': FORMAT_VERSION, **values}, indent=2) + '\n'
 
     def write_json(self, path: Path) -> None:

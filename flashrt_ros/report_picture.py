@@ -39,7 +39,8 @@ def _draw_timeline(axes: Axes, report: Report) -> None:
         axes.bar(at_s, inferred, width_s, bottom=waited, color=_INFER, label='inference')
     _draw_budget(axes.axhline, report)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc='upper right')
+        axes.margins(y=0.2)  # room for the legend
+        axes.legend(loc='upper right', ncols=3)
 
 
 def _draw_histogram(axes: Axes, report: Report) -> None:

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Live replay: the node as a process of its own, real DDS, and figures that agree with the recording."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fake_policy import CASES
+from rich.console import Console
+
+from flashrt_core.errors import Error
+from flashrt_ros.bag import BagError
+from flashrt_ros.bag_player import restamp
+from flashrt_ros.replay_live import replay_live
+from flashrt_ros.report import Report
+
+BAGS = CASES / 'bags'
+PARAMS = CASES / 'params' / 'ok.yaml'
+NODE = (sys.executable, str(Path(__file__).parent / 'fake_node.py'))
+COMPRESSED = {
+    f'cameras.{slot}.{key}': value
+    for slot in ('base', 'wrist')
+    for key, value in (('topic', f'cam_{slot}/image_raw/compressed'), ('transport', 'compressed'))
+}
+# A busy machine must not turn a late message into a stale one: judged here is the account, not the time.
+PATIENT = {'cameras.max_age_s': 10.0, 'joints.max_age_s': 10.0, 'cameras.max_spread_s': 10.0}
+
+
+@pytest.fixture(autouse=True)
+def own_domain(domain_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('ROS_DOMAIN_ID', str(domain_id))
+
+
+def run(bag: str, out: Path, simulated_time: bool = False, **options: object) -> Report:
+    overrides = COMPRESSED | PATIENT | options.pop('overrides', {})
+    return replay_live(
+        BAGS / bag, PARAMS, out, Console(quiet=True),
+        simulated_time=simulated_time, overrides=overrides, command=options.pop('command', NODE), **options,
+    )  # fmt: skip
+
+
+def check(report: Report) -> None:
+    assert {name: counts.recorded for name, counts in report.streams.items()} == {
+        'base': 20,
+        'wrist': 20,
+        'joint_states': 100,
+    }
+    assert report.messages == 140
+    assert {name: counts.unexplained for name, counts in report.streams.items()} == {
+        'base': 0,
+        'wrist': 0,
+        'joint_states': 0,
+    }
+    assert all(not counts.dropped for counts in report.streams.values())
+    assert [chunk.chunk_id for chunk in report.chunks] == list(range(1, len(report.chunks) + 1))
+    assert report.streams['base'].used <= len(report.chunks) <= 39
+    assert report.stages['inference'].count == len(report.chunks)
+    assert report.stages['stamp_to_command'].count > 5
+    assert report.policy['backend'] == 'fake'
+    assert not report.warnings
+
+
+def test_stamps_are_moved_to_now(tmp_path):
+    before = time.time_ns()
+    report = run('plain_mcap', tmp_path)
+    check(report)
+    assert all(before < chunk.stamp_ns < chunk.start_ns < time.time_ns() for chunk in report.chunks)
+    span_s = (report.chunks[-1].stamp_ns - report.chunks[0].stamp_ns) / 1e9
+    assert 1.5 < span_s < 2.1
+    values = json.loads(report.to_json())
+    assert values['clock'] == 'stamps moved to now'
+    assert values['gated_stage'] == 'stamp_to_command'
+    assert {'processor', 'cores', 'python'} <= values['environment'].keys()
+
+
+def test_simulated_time_keeps_the_stamps(tmp_path):
+    report = run('plain_db3', tmp_path, simulated_time=True)
+    check(report)
+    first = 1_700_000_000_000_000_000
+    assert all(first <= chunk.stamp_ns <= first + 2_000_000_000 for chunk in report.chunks)
+    assert len({chunk.stamp_ns for chunk in report.chunks}) > 5
+
+
+def test_r28_only_what_is_missing_its_type_is_left_out(tmp_path):
+    report = run('unknown_type', tmp_path)
+    assert report.messages == 140
+    [warning] = report.warnings
+    assert '/gripper_force' in warning
+
+
+def test_r28_needed_type_is_refused_before_the_node_starts(tmp_path):
+    topics = ['joint_states', 'gripper_force']
+    with pytest.raises(BagError, match='/gripper_force'):
+        run('unknown_type', tmp_path, overrides={'joints.topics': topics})
+    assert not (tmp_path / 'node.log').exists()
+
+
+def test_a_node_that_cannot_configure_is_reported_with_its_words(tmp_path):
+    real = (sys.executable, '-m', 'flashrt_ros.policy_node')
+    with pytest.raises(Error, match=r'refused to configure.*(?s:.)*/data/checkpoints/bench_arm'):
+        run('plain_db3', tmp_path, command=real)
+
+
+def test_a_node_that_dies_is_reported(tmp_path):
+    with pytest.raises(Error, match=r'ended with code 3.*(?s:.)*out of luck'):
+        run('plain_db3', tmp_path, command=(sys.executable, '-c', 'print("out of luck"); exit(3)'))
+
+
+def test_a_running_node_is_not_disturbed(ros, tmp_path):
+    """The recording must not reach a robot that is at work on the same domain."""
+    from rclpy.node import Node
+
+    ros.add(Node('policy', context=ros.context))
+    with pytest.raises(Error, match='runs on this ROS domain already'):
+        run('plain_db3', tmp_path)
+    assert not (tmp_path / 'node.log').exists()
+
+
+def test_interrupt_ends_the_node(tmp_path):
+    """Ctrl-C in the middle of a replay leaves no process behind."""
+    script = (
+        'import sys; sys.path.insert(0, sys.argv[1]); import test_replay_live as t, pathlib; '
+        't.run("plain_db3", pathlib.Path(sys.argv[2]))'
+    )
+    process = subprocess.Popen(
+        [sys.executable, '-c', script, str(Path(__file__).parent), str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    pid_file = tmp_path / 'node.pid'
+    deadline = time.monotonic() + 30
+    while not pid_file.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+    assert 'KeyboardInterrupt' in output
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+@pytest.mark.parametrize('encapsulation', [b'\x00\x01\x00\x00', b'\x00\x00\x00\x00'])
+def test_restamp_moves_only_the_stamp(encapsulation):
+    order = 'little' if encapsulation[1] else 'big'
+
+    def message(seconds: int, nanoseconds: int) -> bytes:
+        return encapsulation + seconds.to_bytes(4, order) + nanoseconds.to_bytes(4, order) + b'the rest'
+
+    assert restamp(message(5, 999_999_999), 2) == message(6, 1)
+    assert restamp(message(5, 0), -1) == message(4, 999_999_999)
+    assert restamp(message(0, 0), 7_000_000_000) == message(0, 0)
