@@ -112,7 +112,7 @@ class Parameters:
     resize: str = key(
         'model.resize',
         'interpolation of the training pipeline: openpi is antialiased, lerobot is plain bilinear',
-        choices=('openpi', 'lerobot'),
+        choices=('openpi', 'lerobot', 'lerobot_0_4'),
     )
     fit: str = key(
         'model.fit',

@@ -7,6 +7,7 @@
 #include <pybind11/stl/filesystem.h>
 
 #include <optional>
+#include <variant>
 
 #include "bindings/bindings.hpp"
 #include "plan/print.hpp"
@@ -25,10 +26,15 @@ struct PythonGuidance {
   int committed_rows = 0;
 };
 
-ModelInput model_input(const Array<uint8_t>& images, const Array<int32_t>& tokens,
+// Bytes, or floats in [-1, 1].
+using Images = std::variant<Array<uint8_t>, Array<float>>;
+
+ModelInput model_input(const Images& images, const Array<int32_t>& tokens,
                        const Array<float>& noise, const std::optional<Array<float>>& state,
                        const PythonGuidance* guidance) {
-  ModelInput input{.images = view(images), .tokens = view(tokens), .noise = view(noise)};
+  ModelInput input{.tokens = view(tokens), .noise = view(noise)};
+  if (const auto* bytes = std::get_if<Array<uint8_t>>(&images)) input.images = view(*bytes);
+  if (const auto* floats = std::get_if<Array<float>>(&images)) input.float_images = view(*floats);
   if (state) input.state = view(*state);
   if (guidance) {
     input.guidance = {.previous = view(guidance->previous),
@@ -40,11 +46,13 @@ ModelInput model_input(const Array<uint8_t>& images, const Array<int32_t>& token
 }
 
 ProgramOptions program_options(int cameras, int prompt_capacity, int steps, int horizon,
-                               std::vector<float> times, bool guided, bool keep_values) {
+                               std::vector<float> times, bool float_images, bool guided,
+                               bool keep_values) {
   return {.plan = {.cameras = cameras,
                    .prompt_capacity = prompt_capacity,
                    .horizon = horizon,
                    .steps = steps,
+                   .float_images = float_images,
                    .guided = guided},
           .times = std::move(times),
           .keep_values = keep_values};
@@ -76,38 +84,42 @@ void bind_engine(py::module_& module) {
                      "A checkpoint, compiled and ready: observation in, action chunk out.")
       .def(py::init([](const std::filesystem::path& checkpoint, int cameras, int prompt_capacity,
                        int steps, int horizon, std::vector<float> times, const std::string& recipe,
-                       const std::optional<std::filesystem::path>& calibration, bool guided, bool keep_values,
-                       bool float_activations, const std::string& backend, int threads) {
+                       const std::optional<std::filesystem::path>& calibration, bool float_images,
+                       bool guided, bool keep_values, bool float_activations,
+                       const std::string& backend, int threads) {
              const py::gil_scoped_release release;
-             return Engine({.checkpoint = checkpoint,
-                            .backend = backend,
-                            .threads = threads,
-                            .recipe = recipe,
-                            .calibration = calibration.value_or(std::filesystem::path()),
-                            .float_activations = float_activations,
-                            .program = program_options(cameras, prompt_capacity, steps, horizon,
-                                                       std::move(times), guided, keep_values)});
+             return Engine(
+                 {.checkpoint = checkpoint,
+                  .backend = backend,
+                  .threads = threads,
+                  .recipe = recipe,
+                  .calibration = calibration.value_or(std::filesystem::path()),
+                  .float_activations = float_activations,
+                  .program = program_options(cameras, prompt_capacity, steps, horizon,
+                                             std::move(times), float_images, guided, keep_values)});
            }),
            py::arg("checkpoint"), py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0,
            py::arg("steps") = 0, py::arg("horizon") = 0, py::arg("times") = std::vector<float>(),
            py::arg("recipe") = "f32", py::arg("calibration") = py::none(),
-           py::arg("guided") = false, py::arg("keep_values") = false,
-           py::arg("float_activations") = false, py::arg("backend") = "cpu", py::arg("threads") = 0)
+           py::arg("float_images") = false, py::arg("guided") = false,
+           py::arg("keep_values") = false, py::arg("float_activations") = false,
+           py::arg("backend") = "cpu", py::arg("threads") = 0)
       .def(
           "recompile",
           [](const Engine& engine, int cameras, int prompt_capacity, int steps, int horizon,
-             std::vector<float> times, bool guided, bool keep_values) {
+             std::vector<float> times, bool float_images, bool guided, bool keep_values) {
             const py::gil_scoped_release release;
             return engine.recompile(program_options(cameras, prompt_capacity, steps, horizon,
-                                                    std::move(times), guided, keep_values));
+                                                    std::move(times), float_images, guided,
+                                                    keep_values));
           },
           py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0, py::arg("steps") = 0,
           py::arg("horizon") = 0, py::arg("times") = std::vector<float>(),
-          py::arg("guided") = false, py::arg("keep_values") = false,
-          "Another program on the same weights.")
+          py::arg("float_images") = false, py::arg("guided") = false,
+          py::arg("keep_values") = false, "Another program on the same weights.")
       .def(
           "infer",
-          [](Engine& engine, const Array<uint8_t>& images, const Array<int32_t>& tokens,
+          [](Engine& engine, const Images& images, const Array<int32_t>& tokens,
              const Array<float>& noise, const std::optional<Array<float>>& state,
              const PythonGuidance* guidance) {
             const ModelInput input = model_input(images, tokens, noise, state, guidance);
@@ -125,7 +137,7 @@ void bind_engine(py::module_& module) {
           py::arg("guidance") = nullptr, "Actions [N, A] in model space.")
       .def(
           "trace",
-          [](Engine& engine, const std::vector<std::string>& values, const Array<uint8_t>& images,
+          [](Engine& engine, const std::vector<std::string>& values, const Images& images,
              const Array<int32_t>& tokens, const Array<float>& noise,
              const std::optional<Array<float>>& state, const PythonGuidance* guidance) {
             const ModelInput input = model_input(images, tokens, noise, state, guidance);
@@ -146,7 +158,7 @@ void bind_engine(py::module_& module) {
           "repeated stage.")
       .def(
           "observe",
-          [](Engine& engine, Calibration& calibration, const Array<uint8_t>& images,
+          [](Engine& engine, Calibration& calibration, const Images& images,
              const Array<int32_t>& tokens, const Array<float>& noise,
              const std::optional<Array<float>>& state) {
             const ModelInput input = model_input(images, tokens, noise, state, nullptr);

@@ -15,12 +15,13 @@ namespace flashrt {
 
 // What a plan is built for. Every size here is fixed in the plan.
 struct PlanOptions {
-  int cameras = 1;          // views present, 1 or more
-  int prompt_capacity = 0;  // most prompt tokens
-  int horizon = 0;          // actions in a chunk
-  int steps = 0;            // denoise steps
-  bool guided =
-      false;  // real-time chunking: takes the previous chunk and the rows that are committed
+  int cameras = 1;            // views present, 1 or more
+  int prompt_capacity = 0;    // most prompt tokens
+  int horizon = 0;            // actions in a chunk
+  int steps = 0;              // denoise steps
+  bool float_images = false;  // images come as float32 in [-1, 1], not as bytes
+  // Real-time chunking: the plan takes the previous chunk and the rows that are committed.
+  bool guided = false;
 };
 
 Plan build_pi05(const ModelConfig& config, const PlanOptions& options);

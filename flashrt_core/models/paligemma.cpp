@@ -11,7 +11,8 @@ namespace flashrt {
 Prefix paligemma_prefix(PlanBuilder& b, const ModelConfig& c, const PlanOptions& o, int suffix_rows,
                         const KvCache& cache) {
   const int size = c.vision.image_size;
-  const Value images = b.input("images", {o.cameras, size, size, 3}, DType::kU8);
+  const Value images =
+      b.input("images", {o.cameras, size, size, 3}, o.float_images ? DType::kF32 : DType::kU8);
   const Value prompt_length = b.input("prompt_length", {1}, DType::kI32);
   const Value tokens = b.input(
       "tokens", Rows{.capacity = o.prompt_capacity, .length = prompt_length}, {}, DType::kI32);

@@ -24,10 +24,11 @@ struct Value {
 
 enum class Activation { kNone, kGeluTanh, kGeluErf, kSilu, kRelu };
 
-// y[n*T + t] = W patch(images[n], t) + b + position[t], with pixels mapped to u8 / 255 * 2 - 1.
-// A patch is flattened as (channel, dy, dx); tokens run row-major over the grid.
+// y[n*T + t] = W patch(images[n], t) + b + position[t]. Bytes are mapped to u8 / 255 * 2 - 1,
+// floats are taken as they are: some checkpoints were trained on pictures that were not rounded
+// after resizing. A patch is flattened as (channel, dy, dx); tokens run row-major over the grid.
 struct PatchEmbed {
-  Value images;          // [N, S, S, 3] u8, RGB
+  Value images;          // [N, S, S, 3] u8 or f32, RGB
   Value y;               // [N*T, D]
   std::string weight;    // W [D, 3*patch*patch]
   std::string bias;      // [D]

@@ -50,11 +50,12 @@ struct Guidance {
 
 // One observation as the model takes it.
 struct ModelInput {
-  std::span<const uint8_t> images;  // [cameras, S, S, 3] RGB
-  std::span<const int32_t> tokens;  // valid ones, at most the prompt capacity
-  std::span<const float> noise;     // [N, A]
-  std::span<const float> state;     // [state_dim], Pi0 only
-  Guidance guidance;                // engines compiled for it only
+  std::span<const uint8_t> images;      // [cameras, S, S, 3] RGB ...
+  std::span<const float> float_images;  // ... or [-1, 1], where the engine is compiled for that
+  std::span<const int32_t> tokens;      // valid ones, at most the prompt capacity
+  std::span<const float> noise;         // [N, A]
+  std::span<const float> state;         // [state_dim], Pi0 only
+  Guidance guidance;                    // engines compiled for it only
 };
 
 // A value of the plan as it was during a run: float32, valid rows, one block per iteration of its

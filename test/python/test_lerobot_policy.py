@@ -153,15 +153,23 @@ def test_pi0_pads_the_state_after_normalisation(load):
     assert policy.engine.calls[0]['tokens'].tolist() == policy.tokenizer.prompt(('go\n',)).tolist()
 
 
-def test_pictures_go_through_floats(load):
-    """28 pixels enlarged to 56 in floats and rounded once."""
-    policy = load()
+@pytest.mark.parametrize(('variant', 'bars'), [('lerobot', -1), ('lerobot_0_4', -3)])
+def test_pictures_stay_floats(load, variant, bars):
+    """28 pixels enlarged to 56 in floats, never rounded to bytes; the bars of a wide picture by version."""
+    policy = load(resize=variant)
+    assert policy.engine.options['float_images'] is True
     policy_observation = observation(policy)
     gradient = np.repeat(np.arange(28, dtype=np.uint8)[None, :, None], 28, axis=0).repeat(3, axis=2)
     images = {'top': gradient, 'hand': gradient}
     policy.infer(Observation(images, policy_observation.state, {}, policy_observation.prompt_id), seed=0)
-    row = policy.engine.calls[0]['images'][0, 20, :6, 0].tolist()
-    assert row == [0, 0, 1, 1, 2, 2]  # 0, 0.25, 0.75, 1.25, 1.75, 2.25
+    row = policy.engine.calls[0]['images'][0, 20, :6, 0]
+    np.testing.assert_allclose((row + 1) * 127.5, [0, 0.25, 0.75, 1.25, 1.75, 2.25], atol=1e-4)
+    wide = {name: image[:14] for name, image in images.items()}
+    policy.infer(Observation(wide, policy_observation.state, {}, policy_observation.prompt_id), seed=0)
+    assert policy.engine.calls[1]['images'][0, 0, 0].tolist() == [bars] * 3
+    shown = policy.model_images(Observation(wide, policy_observation.state, {}, policy_observation.prompt_id))
+    assert shown.dtype == np.uint8
+    assert shown[0, 0, 0].tolist() == [0, 0, 0]
 
 
 def test_guidance_from_the_checkpoint(checkpoint, load):

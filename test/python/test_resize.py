@@ -17,8 +17,9 @@ from flashrt_core.resize import (
     Rotate,
     float_to_bytes,
     letterbox,
-    to_bytes,
+    model_range_to_bytes,
     to_model_range,
+    unit_to_model_range,
 )
 
 SIZES = st.integers(1, 60)
@@ -192,7 +193,9 @@ def test_rotation_is_counter_clockwise():
 
 def test_value_maps_by_hand(golden):
     assert to_model_range(np.array([0, 51, 255], np.uint8)).tolist() == [-1, pytest.approx(-0.6), 1]
-    assert to_bytes(np.array([0, 0.5, 0.501, 1], np.float32)).tolist() == [0, 128, 128, 255]
+    unit = np.array([0, 0.5, 0.501, 1], np.float32)
+    assert unit_to_model_range(unit).tolist() == [-1, 0, pytest.approx(0.002, abs=1e-6), 1]
+    assert model_range_to_bytes(np.array([-3, -1, 0, 1], np.float32)).tolist() == [0, 0, 128, 255]
     assert float_to_bytes(np.array([0, 0.999, 1])).tolist() == [0, 254, 255]
     reference = load_file(golden / 'preprocess' / 'platforms.safetensors')
     np.testing.assert_array_equal(float_to_bytes(reference['float_image.in']), reference['float_image.u8'])

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// patch_embed: y[n*T + t] = W patch(images[n], t) + b + position[t], pixels mapped to u8 / 255 * 2
-// - 1.
+// patch_embed: y[n*T + t] = W patch(images[n], t) + b + position[t]; bytes are mapped to
+// u8 / 255 * 2 - 1, floats are taken as they are.
 
 #include <array>
 
@@ -26,15 +26,27 @@ Scratch carve(Carver& carver, const PatchEmbed& op, const Plan& plan, int thread
 }
 
 // In float32, as the models do it on whole images.
-std::array<float, 256> pixel_values() {
-  std::array<float, 256> values;
-  for (int byte = 0; byte < 256; ++byte)
-    values[byte] = static_cast<float>(byte) / 255.0f * 2.0f - 1.0f;
-  return values;
-}
+class BytePixels {
+ public:
+  using Type = uint8_t;
+  BytePixels() {
+    for (int byte = 0; byte < 256; ++byte)
+      values_[byte] = static_cast<float>(byte) / 255.0f * 2.0f - 1.0f;
+  }
+  float operator()(uint8_t byte) const { return values_[byte]; }
 
+ private:
+  std::array<float, 256> values_;
+};
+
+struct FloatPixels {
+  using Type = float;
+  float operator()(float value) const { return value; }
+};
+
+template <class Pixels>
 struct Args {
-  const uint8_t* images;  // [N, side, side, 3]
+  const typename Pixels::Type* images;  // [N, side, side, 3]
   int64_t side;
   int64_t patch;
   const Weight& weight;
@@ -43,20 +55,22 @@ struct Args {
   View y;
 };
 
-void gather_patch(const Args& args, const std::array<float, 256>& pixels, int64_t row, float* out) {
+template <class Pixels>
+void gather_patch(const Args<Pixels>& args, const Pixels& pixels, int64_t row, float* out) {
   const int64_t grid = args.side / args.patch;
   const int64_t image = row / (grid * grid), token = row % (grid * grid);
   const int64_t top = token / grid * args.patch, left = token % grid * args.patch;
   for (int channel = 0; channel < kChannels; ++channel) {
     for (int64_t dy = 0; dy < args.patch; ++dy) {
-      const uint8_t* line =
+      const typename Pixels::Type* line =
           args.images + (((image * args.side + top + dy) * args.side + left) * kChannels + channel);
-      for (int64_t dx = 0; dx < args.patch; ++dx) *out++ = pixels[line[dx * kChannels]];
+      for (int64_t dx = 0; dx < args.patch; ++dx) *out++ = pixels(line[dx * kChannels]);
     }
   }
 }
 
-void patch_embed(const Args& args, const std::array<float, 256>& pixels, const Scratch& scratch,
+template <class Pixels>
+void patch_embed(const Args<Pixels>& args, const Pixels& pixels, const Scratch& scratch,
                  ThreadPool& pool) {
   const int64_t depth = kChannels * args.patch * args.patch;
   const int64_t grid = args.side / args.patch;
@@ -85,6 +99,24 @@ void patch_embed(const Args& args, const std::array<float, 256>& pixels, const S
   });
 }
 
+template <class Pixels>
+Kernel bind_pixels(const PatchEmbed& op, const Binding& b) {
+  Carver carver(b.workspace);
+  const Scratch scratch = carve(carver, op, b.plan, b.pool.threads());
+  const Operand images = b.operand(op.images), y = b.operand(op.y);
+  const int64_t side = b.plan[op.images].shape[1];
+  const int64_t patch = op.patch;
+  const Weight& weight = b.weight(op.weight);
+  const float* bias = b.vector(op.bias);
+  const float* position = b.vector(op.position);
+  ThreadPool& pool = b.pool;
+  return [=, pixels = Pixels(), &weight, &pool](int k) {
+    const auto* data = reinterpret_cast<const typename Pixels::Type*>(images.at(k).data);
+    patch_embed<Pixels>({data, side, patch, weight, bias, position, y.at(k)}, pixels, scratch,
+                        pool);
+  };
+}
+
 }  // namespace
 
 size_t workspace_bytes(const PatchEmbed& op, const Plan& plan, int threads) {
@@ -94,21 +126,10 @@ size_t workspace_bytes(const PatchEmbed& op, const Plan& plan, int threads) {
 }
 
 Kernel bind(const PatchEmbed& op, const Binding& b) {
-  Carver carver(b.workspace);
-  const Scratch scratch = carve(carver, op, b.plan, b.pool.threads());
-  const Operand images = b.operand(op.images), y = b.operand(op.y);
-  FLASHRT_CHECK(images.type == DType::kU8, "patch_embed ", b.call.name, ": images are ",
-                images.type, ", expected u8");
-  const int64_t side = b.plan[op.images].shape[1];
-  const int64_t patch = op.patch;
-  const Weight& weight = b.weight(op.weight);
-  const float* bias = b.vector(op.bias);
-  const float* position = b.vector(op.position);
-  ThreadPool& pool = b.pool;
-  return [=, pixels = pixel_values(), &weight, &pool](int k) {
-    const auto* bytes = reinterpret_cast<const uint8_t*>(images.at(k).data);
-    patch_embed({bytes, side, patch, weight, bias, position, y.at(k)}, pixels, scratch, pool);
-  };
+  const DType type = b.plan[op.images].type;
+  FLASHRT_CHECK(type == DType::kU8 || type == DType::kF32, "patch_embed ", b.call.name,
+                ": images are ", type, ", expected u8 or f32");
+  return type == DType::kU8 ? bind_pixels<BytePixels>(op, b) : bind_pixels<FloatPixels>(op, b);
 }
 
 }  // namespace flashrt::cpu

@@ -108,6 +108,7 @@ class Engine:
         times: Sequence[float] = (),  # of the steps; empty: t = 1, then t += -1/steps in float32
         recipe: str = 'f32',  # f32, bf16, fp8, fp8_f16 or the path of a recipe file
         calibration: str | PathLike[str] | None = None,
+        float_images: bool = False,  # pictures come as float32 in [-1, 1]
         guided: bool = False,  # compiled for real-time chunking: infer takes guidance
         keep_values: bool = False,  # no memory is reused
         float_activations: bool = False,  # quantised activations are held in float: to calibrate
@@ -122,13 +123,14 @@ class Engine:
         steps: int = 0,
         horizon: int = 0,
         times: Sequence[float] = (),
+        float_images: bool = False,  # pictures come as float32 in [-1, 1]
         guided: bool = False,
         keep_values: bool = False,
     ) -> Engine:
         """Another program on the same weights."""
     def infer(
         self,
-        images: NDArray[np.uint8],  # [cameras, S, S, 3] RGB, resized and padded
+        images: NDArray[np.uint8] | NDArray[np.float32],  # [cameras, S, S, 3] RGB, resized and padded
         tokens: NDArray[np.int32],  # valid ones: 1 to prompt_capacity
         noise: NDArray[np.float32],  # [N, A]
         state: NDArray[np.float32] | None = None,  # [state_dim], Pi0: normalised and padded
@@ -138,7 +140,7 @@ class Engine:
     def trace(
         self,
         values: Sequence[str],
-        images: NDArray[np.uint8],
+        images: NDArray[np.uint8] | NDArray[np.float32],
         tokens: NDArray[np.int32],
         noise: NDArray[np.float32],
         state: NDArray[np.float32] | None = None,
@@ -151,7 +153,7 @@ class Engine:
     def observe(
         self,
         calibration: Calibration,
-        images: NDArray[np.uint8],
+        images: NDArray[np.uint8] | NDArray[np.float32],
         tokens: NDArray[np.int32],
         noise: NDArray[np.float32],
         state: NDArray[np.float32] | None = None,

@@ -38,7 +38,7 @@ class Engine(Protocol):
 
     def infer(
         self,
-        images: NDArray[np.uint8],
+        images: NDArray[np.uint8] | NDArray[np.float32],
         tokens: NDArray[np.int32],
         noise: NDArray[np.float32],
         state: NDArray[np.float32] | None = None,
@@ -61,7 +61,8 @@ class Core(Protocol):
         horizon: int,
         times: Sequence[float],
         recipe: str,
-        calibration: str,
+        calibration: str | None,
+        float_images: bool,
         guided: bool,
         backend: str,
         threads: int,

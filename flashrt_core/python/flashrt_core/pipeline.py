@@ -13,7 +13,7 @@ from flashrt_core.errors import Error
 from flashrt_core.normalise import Scaler
 from flashrt_core.prompt import PromptFormat
 from flashrt_core.relative import RelativeActions
-from flashrt_core.resize import Resize, Rotate, to_bytes
+from flashrt_core.resize import Resize, Rotate, unit_to_model_range
 from flashrt_core.settings import GuidanceSettings, Normalisation, PolicySettings
 
 PictureTransform = Callable[[NDArray], NDArray]
@@ -86,7 +86,7 @@ class Camera:
     slot: str
     transforms: tuple[PictureTransform, ...]
 
-    def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8] | NDArray[np.float32]:
         for transform in self.transforms:
             image = transform(image)
         return image
@@ -141,8 +141,9 @@ def order_cameras(
             raise Error(f"cameras: '{by_slot[slot]}' and '{name}' are both slot '{slot}'")
         by_slot[slot] = name
     fit: tuple[PictureTransform, ...] = (Resize(size, size, 'pil', settings.fit),)
-    if settings.resize == 'lerobot':
-        fit = (Resize(size, size, 'torch', settings.fit), to_bytes)
+    if settings.resize != 'openpi':
+        padding = -1.0 if settings.resize == 'lerobot_0_4' else 0.0
+        fit = (Resize(size, size, 'torch', settings.fit, padding), unit_to_model_range)
     cameras = []
     for slot in slots:
         if slot in by_slot:

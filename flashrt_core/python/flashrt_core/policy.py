@@ -16,6 +16,7 @@ from flashrt_core.lerobot import lerobot_pipeline
 from flashrt_core.openpi import openpi_pipeline
 from flashrt_core.pipeline import Pipeline, StateForms, column_names
 from flashrt_core.prompt import FIRST_BIN, LAST_BIN, check_prompt, state_bins
+from flashrt_core.resize import model_range_to_bytes
 from flashrt_core.rtc import denoise_times, guidance_scale, prefix_weights
 from flashrt_core.settings import GuidanceSettings, PolicySettings
 from flashrt_core.tokenizer import Tokenizer
@@ -127,7 +128,7 @@ class FlashPolicy:
             )
         state = self.pipeline.state_forms(self._checked_state(observation))
         out_of_range = self._check_range(state.normalised)
-        images = self.model_images(observation)
+        images = self._pictures(observation)
         tokens = self._fixed_tokens
         if tokens is None:
             tokens = self._tokens(self._task, state_bins(state.normalised))
@@ -163,7 +164,8 @@ class FlashPolicy:
     def warm_up(self) -> None:
         """Runs the engine on black pictures with the shortest and the longest prompt; no tick passes."""
         spec = self.spec
-        images = np.zeros((len(spec.cameras), spec.image_size, spec.image_size, 3), np.uint8)
+        images = self._empty_pictures()
+        images.fill(0)
         noise = np.zeros((spec.horizon, spec.model_action_dim), np.float32)
         state = np.zeros(self._config.state_dim, np.float32) if self._config.state_dim else None
         for length in (1, spec.prompt_capacity):
@@ -178,7 +180,17 @@ class FlashPolicy:
         self._tick = 0
 
     def model_images(self, observation: Observation) -> NDArray[np.uint8]:
-        """[cameras, size, size, 3]: exactly what the model sees, in its order."""
+        """[cameras, size, size, 3]: what the model sees, in its order; floats are rounded to bytes."""
+        images = self._pictures(observation)
+        return images if images.dtype == np.uint8 else model_range_to_bytes(images)
+
+    def _empty_pictures(self) -> NDArray:
+        size = self.spec.image_size
+        dtype = np.uint8 if self._settings.resize == 'openpi' else np.float32
+        return np.empty((len(self.spec.cameras), size, size, 3), dtype)
+
+    def _pictures(self, observation: Observation) -> NDArray[np.uint8] | NDArray[np.float32]:
+        """[cameras, size, size, 3] as the engine takes it."""
         missing = [name for name in self.spec.cameras if name not in observation.images]
         unknown = [name for name in observation.images if name not in self.spec.cameras]
         if missing or unknown:
@@ -186,8 +198,7 @@ class FlashPolicy:
                 f'infer: cameras missing: {missing}, not known: {unknown}; the policy was loaded for '
                 f'{list(self.spec.cameras)}'
             )
-        size = self.spec.image_size
-        images = np.empty((len(self.spec.cameras), size, size, 3), np.uint8)
+        images = self._empty_pictures()
         for i, camera in enumerate(self.pipeline.cameras):
             image = observation.images[camera.name]
             if isinstance(image, CameraFrame):
@@ -327,7 +338,8 @@ def load_policy(settings: PolicySettings, core: Core | None = None) -> FlashPoli
         horizon=settings.horizon,
         times=times.tolist(),
         recipe=settings.recipe,
-        calibration='' if settings.calibration is None else str(settings.calibration),
+        calibration=None if settings.calibration is None else str(settings.calibration),
+        float_images=settings.resize != 'openpi',
         guided=settings.real_time_chunking,
         backend=settings.backend,
         threads=settings.threads,

@@ -53,6 +53,7 @@ class Resize:
     width: int
     arithmetic: Arithmetic
     fit: Fit = 'letterbox'
+    padding: float | None = None  # value of the bars; None: black
 
     def __call__(self, image: NDArray) -> NDArray:
         rows, columns, channels = image.shape
@@ -68,8 +69,9 @@ class Resize:
         elif self.arithmetic == 'jax' and image.dtype == np.uint8:
             scaled = np.rint(scaled)
         black = -1 if self.arithmetic == 'jax' and image.dtype != np.uint8 else 0
+        padding = black if self.padding is None else self.padding
         dtype = np.float32 if self.arithmetic == 'torch' else image.dtype
-        canvas = np.full((self.height, self.width, channels), black, dtype)
+        canvas = np.full((self.height, self.width, channels), padding, dtype)
         inside = (slice(place.top, place.top + place.height), slice(place.left, place.left + place.width))
         canvas[inside] = scaled.transpose(1, 2, 0)
         return canvas
@@ -85,9 +87,14 @@ class Rotate:
         return np.rot90(image, self.degrees // 90)
 
 
-def to_bytes(image: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Pictures in [0, 1] to the nearest of 256 levels; off by at most half a level."""
-    return np.rint(image * np.float32(255)).astype(np.uint8)
+def unit_to_model_range(image: NDArray[np.float32]) -> NDArray[np.float32]:
+    """[0, 1] -> [-1, 1], not rounded to bytes: what lerobot's models are given."""
+    return image * np.float32(2) - np.float32(1)
+
+
+def model_range_to_bytes(image: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """[-1, 1] to the nearest of 256 levels, for people to look at; bars below -1 are black."""
+    return np.rint((np.clip(image, -1, 1) + 1) * np.float32(127.5)).astype(np.uint8)
 
 
 def float_to_bytes(image: NDArray[np.floating]) -> NDArray[np.uint8]:

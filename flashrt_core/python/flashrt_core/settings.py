@@ -13,7 +13,7 @@ from flashrt_core.types import ActionKind
 
 Origin = Literal['openpi', 'lerobot']
 Platform = Literal['none', 'aloha', 'libero', 'droid']
-ResizeVariant = Literal['openpi', 'lerobot']
+ResizeVariant = Literal['openpi', 'lerobot', 'lerobot_0_4']
 Normalisation = Literal['identity', 'zscore', 'quantile', 'min_max', 'quantile10']
 Schedule = Literal['linear', 'exp', 'ones', 'zeros']
 
@@ -47,7 +47,8 @@ class PolicySettings:
     origin: Origin  # whose pipeline the checkpoint was trained with: arithmetic, prompt format, times
     platform: Platform  # joint and camera conventions of the robot
     cameras: tuple[str, ...]  # slots that are present; names of the model, the platform or a rename_map
-    resize: ResizeVariant  # 'openpi': antialiased, as served by openpi; 'lerobot': bilinear
+    resize: ResizeVariant  # 'openpi': antialiased bytes, as served by openpi; 'lerobot': bilinear floats
+    # 'lerobot_0_4': as lerobot <= 0.4, whose bars are at -3 instead of -1
     fit: Fit  # 'letterbox' keeps the aspect ratio and pads with black
     state_in_prompt: bool  # openpi: discrete_state_input; always true for Pi0.5 of lerobot, false for Pi0
     actions: ActionKind
