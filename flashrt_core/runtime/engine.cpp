@@ -139,8 +139,8 @@ void Engine::write_input(const ModelInput& input) {
   const size_t actions = static_cast<size_t>(o.horizon) * c.action_dim;
   const size_t given = o.float_images ? input.float_images.size() : input.images.size();
   FLASHRT_CHECK(given == pixels, "images: ", given, o.float_images ? " floats" : " bytes",
-                ", expected ", o.cameras, " cameras x ", c.vision.image_size, " x ",
-                c.vision.image_size, " x 3");
+                " were given, this engine takes ", o.cameras, " cameras x ", c.vision.image_size,
+                " x ", c.vision.image_size, " x 3 ", o.float_images ? "floats" : "bytes");
   FLASHRT_CHECK(
       !input.tokens.empty() && input.tokens.size() <= static_cast<size_t>(o.prompt_capacity),
       "prompt: ", input.tokens.size(), " tokens, expected 1 to ", o.prompt_capacity);
