@@ -28,7 +28,7 @@ from flashrt_ros.load import load_policy, prepare
 from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.replay import publish
-from flashrt_ros.replay_setup import NODE_NAME, Warnings, checked_parameters
+from flashrt_ros.replay_setup import NODE_NAME, Warnings, checked_parameters, live_replay
 from flashrt_ros.report import Report
 
 MODELS = ('pi05',)
@@ -69,8 +69,7 @@ def run_demo(out: Path, console: Console, *, simulated_time: bool) -> list[str]:
     """What is wrong with the demo, in words; nothing if all is well."""
     # A domain of its own, unless the user chose one: two demos on one machine do not hear each other.
     os.environ.setdefault('ROS_DOMAIN_ID', str(1 + os.getpid() % 100))
-    from flashrt_ros.replay_live import replay_live  # brings rclpy with it
-
+    replay = live_replay()
     data = find_data()
     checkpoint = out.resolve() / 'checkpoint'
     overrides = {
@@ -86,7 +85,7 @@ def run_demo(out: Path, console: Console, *, simulated_time: bool) -> list[str]:
     console.print(f'made a tiny Pi0.5 with random weights in {checkpoint}', highlight=False)
 
     seen = _ModelInput()
-    report = replay_live(
+    report = replay(
         data.bag, data.params, out, console,
         simulated_time=simulated_time, overrides=overrides, observe=seen.subscribe,
     )  # fmt: skip

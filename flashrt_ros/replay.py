@@ -14,6 +14,7 @@ from flashrt_core.errors import Error
 from flashrt_ros.bag import BagError
 from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.replay_offline import replay_offline
+from flashrt_ros.replay_setup import live_replay
 from flashrt_ros.report import Report
 from flashrt_ros.report_picture import write_picture
 
@@ -49,9 +50,7 @@ def run(
         if offline:
             report = replay_offline(bag, params, out, console, inference_s=inference_ms / 1e3)
         else:
-            from flashrt_ros.replay_live import replay_live  # brings rclpy with it
-
-            report = replay_live(bag, params, out, console, simulated_time=clock)
+            report = live_replay()(bag, params, out, console, simulated_time=clock)
     except (BagError, ParameterFaults, Error) as error:
         Console(stderr=True).print(str(error), style='red', markup=False, highlight=False)
         raise typer.Exit(FAULTY) from None

@@ -9,13 +9,28 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from flashrt_core.errors import Error
 from flashrt_ros.bag import Bag
 from flashrt_ros.parameter_file import read_parameter_file
 from flashrt_ros.parameters import Parameters, read_parameters
+from flashrt_ros.report import Report
 
 NODE_NAME = '/policy'
 
 OnProgress = Callable[[int], None]  # log time reached
+
+
+def live_replay() -> Callable[..., Report]:
+    """replay_live.replay_live; imported when asked for, because it brings rclpy and the messages with it."""
+    try:
+        from flashrt_ros.replay_live import replay_live
+    except ImportError as fault:
+        raise Error(
+            f'live replay needs ROS 2 with the messages of this package ({fault}): source the workspace it '
+            'was built in (apt: ros-<distro>-rclpy, ros-<distro>-diagnostic-msgs, ros-<distro>-lifecycle-msgs), '
+            'or replay with --offline'
+        ) from None
+    return replay_live
 
 
 def checked_parameters(

@@ -3,6 +3,7 @@
 """Offline replay: the same bytes every time, every message accounted for, the budget as an exit code."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -228,6 +229,15 @@ def test_faults_are_one_sentence_and_exit_code_2(command, params, tmp_path, argu
     assert result.exit_code == 2
     assert words in result.output
     assert 'Traceback' not in result.output
+
+
+def test_live_replay_without_ros_says_what_to_install(command, params, tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, 'flashrt_ros.replay_live', raising=False)
+    monkeypatch.setitem(sys.modules, 'rclpy', None)  # as if it were not installed
+    result = command(BAGS / 'plain_db3', '--params', params, '--out', tmp_path)
+    assert result.exit_code == 2
+    assert 'ros-<distro>-rclpy' in result.output
+    assert '--offline' in result.output
 
 
 def test_faulty_parameters_are_exit_code_2(command, tmp_path):
