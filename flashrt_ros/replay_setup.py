@@ -26,9 +26,9 @@ def live_replay() -> Callable[..., Report]:
         from flashrt_ros.replay_live import replay_live
     except ImportError as fault:
         raise Error(
-            f'live replay needs ROS 2 with the messages of this package ({fault}): source the workspace it '
-            'was built in (apt: ros-<distro>-rclpy, ros-<distro>-diagnostic-msgs, ros-<distro>-lifecycle-msgs), '
-            'or replay with --offline'
+            f'live replay needs ROS 2 with the messages of this package ({fault}): source the workspace that '
+            'it was built in (apt: ros-<distro>-rclpy, ros-<distro>-diagnostic-msgs, '
+            'ros-<distro>-lifecycle-msgs), or replay with --offline'
         ) from None
     return replay_live
 
