@@ -5,6 +5,8 @@
 
 #include <cblas.h>
 
+#include "backends/cpu/few_rows.hpp"
+
 // The PyPI build of OpenBLAS puts a prefix before every symbol (BLAS_SYMBOL_PREFIX=scipy_ in its
 // pkg-config flags).
 #ifdef BLAS_SYMBOL_PREFIX
@@ -28,9 +30,19 @@ void multiply(const MatrixProduct& p, float* c, int64_t c_stride, float keep) {
 }
 
 Tiling tiling(int64_t rows, int64_t columns) {
-  // A few rows: the weights are read once, by whoever takes their columns.
-  if (rows <= kTileRows / 2) return {rows, std::min<int64_t>(columns, 128)};
-  return {std::min(rows, kTileRows), std::min(columns, kTileColumns)};
+  constexpr int64_t kFewRowsColumns = 128;
+  if (rows <= kFewRows) return {rows, std::min(columns, kFewRowsColumns)};
+  const int64_t down = (rows + kTileRows - 1) / kTileRows;
+  return {(rows + down - 1) / down, std::min(columns, kTileColumns)};
+}
+
+void multiply_tile(const MatrixProduct& part, float* scratch) {
+  static_assert(kFewRows * (kTileColumns + kFewRowsDepth) <= kTileFloats);
+  if (part.rows <= kFewRows) {
+    multiply_few_rows(part, scratch, part.columns, scratch + part.rows * part.columns);
+  } else {
+    multiply(part, scratch, part.columns);
+  }
 }
 
 }  // namespace flashrt::cpu

@@ -46,6 +46,9 @@ Tiling tiling(int64_t rows, int64_t columns);
 inline constexpr int64_t kTileRows = 192, kTileColumns = 512;  // of the largest tile
 inline constexpr int64_t kTileFloats = kTileRows * kTileColumns;
 
+// One tile, packed; scratch is the kTileFloats it lies in.
+void multiply_tile(const MatrixProduct& part, float* scratch);
+
 // Computes a b^T tile by tile in scratch [threads * kTileFloats] and hands each to epilogue(tile,
 // worker).
 template <class Epilogue>
@@ -67,7 +70,7 @@ void multiply_tiles(ThreadPool& pool, const MatrixProduct& product, float* scrat
     part.columns = tile.columns;
     part.a += tile.row * product.a_stride;
     part.b += tile.column * product.b_stride;
-    multiply(part, tile.values, tile.columns);
+    multiply_tile(part, tile.values);
     epilogue(std::as_const(tile), worker);
   });
 }
