@@ -85,7 +85,8 @@ void Calibration::finish(RangeEstimator estimator, double fraction, bool per_ste
   FLASHRT_CHECK(estimator == RangeEstimator::kMinMax || (fraction > 0 && fraction <= 1),
                 "calibration: fraction ", fraction,
                 ", expected above 0 and at most 1, e.g. 0.9999");
-  FLASHRT_CHECK(!observed_.empty(), "calibration: nothing was observed");
+  FLASHRT_CHECK(!observed_.empty(), "calibration: nothing was observed; no inference was run, ",
+                "or the recipe quantises no activation");
   const auto scale = [&](const Histogram& histogram) {
     return scale_for(estimator == RangeEstimator::kMinMax ? histogram.amax()
                                                           : histogram.percentile(fraction));

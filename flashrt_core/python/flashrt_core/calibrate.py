@@ -67,8 +67,6 @@ def calibrate(
     if not used:
         raise Error('calibrate: no sample was given')
     calibration.finish(settings.estimator, settings.fraction, settings.per_step)
-    if not calibration.sites:
-        raise Error(f"calibrate: recipe '{settings.recipe}' quantises no activation and needs no calibration")
     calibration.origin = _origin(used, steps, settings)
     return calibration
 

@@ -35,9 +35,7 @@ def run(
     the chunk without its noise, of the velocity of each step, and with --calls of everything between.
     """
     reference = Programs(checkpoint, recipe=reference_recipe, backend=reference_backend, threads=threads)
-    other = Programs(
-        checkpoint, recipe=recipe, calibration=calibration or '', backend=backend, threads=threads
-    )
+    other = Programs(checkpoint, recipe=recipe, calibration=calibration, backend=backend, threads=threads)
     accuracy = measure(reference, other, [sample for _, sample in read_samples(samples)], calls)
     console = Console()
     console.print(

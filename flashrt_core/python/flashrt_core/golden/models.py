@@ -27,17 +27,22 @@ BOUNDED_IN_BF16 = {'out.actions': 'out.actions - noise', 'out.v_t': 'out.v_t'}
 def check_models(folder: Path, options: RunOptions, report: Report) -> None:
     """Runs all cases of the folder, each item of a batch by itself."""
     options.check_recipe('f32', 'bf16')
-    checkpoint = options.model or folder
-    programs = options.programs(checkpoint)
-    weights = ('model.safetensors', 'model.safetensors.index.json')
-    if options.model is None and not any((folder / name).is_file() for name in weights):
-        raise Error(f'golden: {folder} holds no model.safetensors; give the folder that does with --model')
+    if options.model is None:
+        _check_holds(folder, 'config.json')
+    programs = options.programs(options.model or folder)  # refuses models to come
+    if options.model is None:
+        _check_holds(folder, 'model.safetensors', 'model.safetensors.index.json')
     files = sorted(folder.glob('case_*.safetensors'))
     if not files:
         raise Error(f'golden: {folder} holds no case_*.safetensors')
     for path in files:
         _check_case(path, programs, options, report)
     _check_list(folder, {path.stem for path in files}, report)
+
+
+def _check_holds(folder: Path, *names: str) -> None:
+    if not any((folder / name).is_file() for name in names):
+        raise Error(f'golden: {folder} holds no {names[0]}; give the folder that does with --model')
 
 
 def _check_list(folder: Path, found: set[str], report: Report) -> None:

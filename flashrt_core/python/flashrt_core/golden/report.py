@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from rich.markup import escape
 from rich.table import Table
 
 FORMAT = 1  # of the JSON file
@@ -133,13 +134,13 @@ class Report:
             table.add_column(name, justify='right' if name in numbers else 'left')
         for item, compared, excluded in self._rows(per_case):
             table.add_row(
-                item.tensor + ('' if item.measure == 'max abs' else f' ({item.measure})'),
+                escape(item.tensor) + ('' if item.measure == 'max abs' else f' ({item.measure})'),
                 f'{item.error:.2e}',
                 '-' if item.bound is None else f'{item.bound:.0e}' if item.bound else 'exact',
-                f'{item.case} {list(item.where)}' if item.where else item.case,
+                escape(f'{item.case} {list(item.where)}' if item.where else item.case),
                 str(compared),
                 str(excluded),
-                ('' if item.passed else '[bold red]FAILED[/] ') + item.note.replace('[', r'\['),
+                ('' if item.passed else '[bold red]FAILED[/] ') + escape(item.note),
             )
         return table
 

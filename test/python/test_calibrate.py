@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Calibration from samples: every quantised activation gets the scale that its values call for."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from flashrt_core._core import Calibration, Engine
+from flashrt_core.calibrate import CalibrationSettings, calibrate
+from flashrt_core.errors import Error
+from flashrt_core.programs import ProgramKey, Programs
+from flashrt_core.samples import read_samples
+
+MODEL = Path(__file__).parents[1] / 'golden' / 'pi05_tiny'
+E4M3_MAX = 448
+
+
+def samples(*cases: str):
+    return [sample for case in cases for sample in read_samples(MODEL / f'{case}.safetensors')]
+
+
+def test_scales_put_the_largest_value_on_the_largest_code():
+    """Against the values themselves, read from the same program."""
+    named = samples('case_01', 'case_05')
+    calibration = calibrate(MODEL, named)
+    programs = Programs(MODEL, recipe='fp8', float_activations=True)
+    for site in ('vision.0.attn_norm', 'prefix.1.glu', 'denoise.2.mlp_norm'):
+        largest = 0.0
+        for _, sample in named:
+            engine = programs.get(ProgramKey.of(sample).keeping_values())
+            largest = max(largest, float(np.abs(engine.trace([site], *sample.inputs)[site]).max()))
+        assert calibration.scales(site) == [pytest.approx(largest / E4M3_MAX, rel=1e-6)]
+
+
+def test_one_scale_per_step():
+    calibration = calibrate(MODEL, samples('case_01'), CalibrationSettings(per_step=True))
+    whole = calibrate(MODEL, samples('case_01'))
+    scales = calibration.scales('denoise.0.attn_norm')
+    assert len(scales) == 10
+    assert len(set(scales)) > 1
+    assert whole.scales('denoise.0.attn_norm') == [max(scales)]
+    assert len(calibration.scales('vision.0.attn_norm')) == 1
+
+
+def test_one_scale_per_step_needs_one_number_of_steps():
+    settings = CalibrationSettings(per_step=True)
+    with pytest.raises(Error, match=r'case_02\[0\] has 1 denoise steps, the samples before it 10'):
+        calibrate(MODEL, samples('case_01', 'case_02'), settings)
+
+
+def test_a_percentile_cuts_outliers_off():
+    named = samples('case_01')
+    whole = calibrate(MODEL, named)
+    cut = calibrate(MODEL, named, CalibrationSettings(estimator='percentile', fraction=0.9))
+    assert whole.sites == cut.sites
+    assert all(cut.scales(site)[0] < whole.scales(site)[0] for site in whole.sites)
+    assert 'percentile 0.9' in cut.origin
+
+
+def test_the_file_holds_what_was_measured(tmp_path):
+    calibration = calibrate(MODEL, samples('case_01'))
+    calibration.save(tmp_path / 'scales.json')
+    loaded = Calibration.load(tmp_path / 'scales.json')
+    assert loaded.sites == calibration.sites
+    assert all(loaded.scales(site) == calibration.scales(site) for site in loaded.sites)
+    assert (loaded.origin, loaded.weights_digest) == (calibration.origin, calibration.weights_digest)
+
+
+def test_scales_of_another_checkpoint_are_refused(tmp_path):
+    other = MODEL.parent / 'pi0_tiny'
+    calibrate(MODEL, samples('case_01')).save(tmp_path / 'scales.json')
+    with pytest.raises(Error, match='was measured on weights'):
+        Engine(other, cameras=1, recipe='fp8', calibration=tmp_path / 'scales.json')
+
+
+def test_faults_are_named():
+    with pytest.raises(Error, match='no sample was given'):
+        calibrate(MODEL, [])
+    with pytest.raises(Error, match='or the recipe quantises no activation'):
+        calibrate(MODEL, samples('case_01'), CalibrationSettings(recipe='bf16'))
+    with pytest.raises(Error, match="estimator is 'entropy'"):
+        CalibrationSettings(estimator='entropy')
+    with pytest.raises(Error, match=r'fraction is 1\.5'):
+        CalibrationSettings(fraction=1.5)
+
+
+def test_samples_of_npz_and_of_folders(tmp_path):
+    tensors = load_file(MODEL / 'case_04.safetensors')
+    np.savez(
+        tmp_path / 'inputs.npz', **{name: value for name, value in tensors.items() if name.startswith('in.')}
+    )
+    from_npz, from_file = list(read_samples(tmp_path / 'inputs.npz')), samples('case_04')
+    assert [name for name, _ in from_npz] == ['inputs[0]', 'inputs[1]']
+    for (_, first), (_, second) in zip(from_npz, from_file, strict=True):
+        assert first.images.shape == (2, 56, 56, 3)  # each item lacks one of three cameras
+        for a, b in zip(first.inputs[:3], second.inputs[:3], strict=True):
+            assert np.array_equal(a, b)
+    assert [len(sample.tokens) for _, sample in from_npz] == [9, 22]
+    assert len(list(read_samples(MODEL))) == 8
+
+
+def test_samples_that_do_not_fit_are_named(tmp_path):
+    tensors = {
+        name: value for name, value in load_file(MODEL / 'case_04.safetensors').items() if name[:3] == 'in.'
+    }
+
+    def fault(**changes) -> str:
+        changed = {f'in.{name}': value for name, value in changes.items()}
+        np.savez(tmp_path / 'inputs.npz', **(tensors | changed))
+        with pytest.raises(Error) as caught:
+            list(read_samples(tmp_path / 'inputs.npz'))
+        return str(caught.value)
+
+    assert "tensor 'in.noise' is float64, needed float32" in fault(noise=tensors['in.noise'].astype(float))
+    assert 'in.token_ids holds a batch of 1, in.noise one of 2' in fault(
+        token_ids=tensors['in.token_ids'][:1]
+    )
+    assert 'item 1 of the batch has no camera' in fault(
+        image_masks=tensors['in.image_masks'] * np.array([1, 0], np.uint8)
+    )
+    assert "unknown kind of file '.csv'" in fault_of_path(tmp_path / 'a.csv')
+    assert 'holds no case_*.safetensors' in fault_of_path(tmp_path)
+
+
+def fault_of_path(path: Path) -> str:
+    if not path.is_dir():
+        path.write_text('')
+    with pytest.raises(Error) as caught:
+        list(read_samples(path))
+    return str(caught.value)

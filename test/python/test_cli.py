@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""The `flashrt` command: which sub-commands it has, what it prints where, and its exit codes."""
+
+import json
+import shutil
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import flashrt_core.cli
+from flashrt_core.cli import main
+from flashrt_core.errors import Error, ModelNotSupportedError
+
+GOLDEN = Path(__file__).parents[1] / 'golden'
+# What the package registers; the metadata of an installation are not part of these tests.
+COMMANDS = {
+    name: EntryPoint(name, f'flashrt_core.cli.{name}:run', 'flashrt.commands')
+    for name in ('calibrate', 'compare', 'golden')
+}
+
+
+@pytest.fixture
+def flashrt(monkeypatch, capsys):
+    """Runs the command: arguments -> exit code, stdout, stderr."""
+
+    def run(*arguments, commands=COMMANDS):
+        monkeypatch.setattr(flashrt_core.cli, 'entry_points', lambda group: list(commands.values()))
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+def test_help_names_every_command(flashrt):
+    code, out, _ = flashrt('--help')
+    assert code == 0
+    assert all(name in out for name in COMMANDS)
+
+
+def test_only_the_command_that_is_meant_is_imported(flashrt):
+    broken = EntryPoint('broken', 'no_such_module:run', 'flashrt.commands')
+    code, out, _ = flashrt('golden', '--help', commands=COMMANDS | {'broken': broken})
+    assert code == 0
+    assert 'saved results' in out
+
+
+def test_commands_of_other_packages_are_found(flashrt, monkeypatch):
+    entry = EntryPoint('greet', 'test_cli:greet', 'flashrt.commands')
+    assert flashrt('greet', 'robot', commands={'greet': entry}) == (0, 'hello robot\n', '')
+
+
+def greet(name: str) -> None:
+    """Say hello."""
+    print(f'hello {name}')
+
+
+def test_golden_passes_with_a_table(flashrt):
+    code, out, err = flashrt('golden', GOLDEN / 'pi05_heads')
+    assert (code, err) == (0, '')
+    assert 'out.prefix_k.last' in out
+    assert 'passed: 18 comparisons, 0 beyond their bounds, 0 not compared' in out
+
+
+def test_golden_fails_and_names_the_tensor(flashrt, tmp_path):
+    folder = Path(shutil.copytree(GOLDEN / 'pi05_tiny', tmp_path / 'folder'))
+    tensors = load_file(folder / 'case_02.safetensors')
+    tensors['out.v_t'][0, 0, 4, 7] += 1
+    save_file(tensors, folder / 'case_02.safetensors')
+    code, out, err = flashrt('golden', folder, '--json', tmp_path / 'report.json')
+    assert (code, err) == (1, '')
+    (line,) = (line for line in out.splitlines() if 'FAILED' in line)
+    assert line.split()[:7] == ['out.v_t', '1.00e+00', '5e-05', 'case_02', '[0,', '4,', '7]']
+    report = json.loads((tmp_path / 'report.json').read_text())
+    failed = [item for item in report['comparisons'] if not item['passed']]
+    assert report['passed'] is False
+    assert [(item['case'], item['tensor'], item['where']) for item in failed] == [
+        ('case_02', 'out.v_t', [0, 4, 7])
+    ]
+
+
+def test_what_is_not_covered_fails_unless_it_is_allowed(flashrt):
+    code, out, _ = flashrt('golden', GOLDEN / 'rtc')
+    assert code == 1
+    assert 'not compared action_queue_trace.json: all of it' in out
+    assert flashrt('golden', GOLDEN / 'rtc', '--allow-missing')[0] == 0
+
+
+def test_a_model_to_come_is_refused_in_one_line(flashrt, tmp_path):
+    (tmp_path / 'config.json').write_text('{"model_type": "pi0_fast"}')
+    code, out, err = flashrt('golden', tmp_path)
+    assert (code, out) == (2, '')
+    assert err == f'error: {tmp_path}/config.json: Pi0-FAST (model_type pi0_fast) is not supported yet\n'
+
+
+def test_refused_input_is_one_line_without_a_trace(flashrt, tmp_path):
+    code, out, err = flashrt('golden', tmp_path / 'none')
+    assert (code, out, err) == (2, '', f'error: golden: {tmp_path}/none is not a folder\n')
+    code, _, err = flashrt('golden', GOLDEN / 'pi05_heads', '--backend', 'abacus')
+    assert (code, err) == (2, "error: backend 'abacus' is not part of this build; available: cpu\n")
+    assert flashrt('golden')[0] == 2  # usage
+    assert flashrt('unknown')[0] == 2
+
+
+def test_a_report_that_cannot_be_written_is_an_error(flashrt, tmp_path):
+    code, _, err = flashrt('golden', GOLDEN / 'pi05_heads', '--json', tmp_path / 'none' / 'report.json')
+    assert code == 2
+    assert err.startswith('error: golden: ')
+
+
+def test_a_fault_of_the_program_is_not_hidden(flashrt, monkeypatch):
+    def broken(folder, options):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr('flashrt_core.cli.golden.check_folder', broken)
+    monkeypatch.setattr(flashrt_core.cli, 'entry_points', lambda group: list(COMMANDS.values()))
+    with pytest.raises(ZeroDivisionError):
+        main(['golden', 'folder'])
+
+
+def test_errors_of_the_core_are_one_family():
+    assert issubclass(ModelNotSupportedError, Error)
+
+
+def test_calibrate_then_compare(flashrt, tmp_path):
+    model, file = GOLDEN / 'pi05_tiny', tmp_path / 'scales.json'
+    code, out, err = flashrt('calibrate', model, model / 'case_03.safetensors', '-o', file)
+    assert (code, err) == (0, '')
+    assert out.startswith(f'{file}: ')
+    assert 'sites from 1 samples (case_03[0]), 5 steps, recipe fp8, min_max' in out
+
+    case = model / 'case_04.safetensors'
+    code, out, err = flashrt('compare', model, case, '--recipe', 'fp8', '--calibration', file)
+    assert (code, err) == (0, '')
+    rows = [line.rsplit(maxsplit=4) for line in out.splitlines()[2:]]
+    assert [row[0].strip() for row in rows] == [
+        *(f'velocity, step {i} of 5' for i in range(1, 6)),
+        'actions - noise',
+    ]
+    assert all(0.98 < float(row[3]) < 1 for row in rows)
+
+    code, out, _ = flashrt('compare', model, case, '--recipe', 'fp8', '--calibration', file, '--calls')
+    assert code == 0
+    values = [line.split()[0] for line in out.splitlines()[2:]]
+    for value in ('vision.patch', 'prompt.embed', 'denoise.2.glu', 'actions'):
+        assert value in values
+
+
+def test_fp8_without_scales_is_refused(flashrt):
+    model = GOLDEN / 'pi05_tiny'
+    code, _, err = flashrt('compare', model, model / 'case_01.safetensors', '--recipe', 'fp8')
+    assert code == 2
+    assert 'no calibration was given; `flashrt calibrate` makes one' in err
+
+
+def test_an_output_without_a_folder_is_refused_before_the_work(flashrt, tmp_path):
+    code, _, err = flashrt(
+        'calibrate', GOLDEN / 'pi05_tiny', GOLDEN / 'pi05_tiny', '-o', tmp_path / 'no' / 'a.json'
+    )
+    assert (code, err) == (2, f'error: calibrate: folder {tmp_path}/no of the output does not exist\n')

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""What FP8 costs: emulated bit by bit on the CPU, calibrated on other inputs than those tested.
+
+Weights and inputs are random, so this says nothing about trained checkpoints. `pytest -s` prints the table.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from flashrt_core.accuracy import Accuracy, measure
+from flashrt_core.calibrate import CalibrationSettings, calibrate
+from flashrt_core.cli.compare import accuracy_table
+from flashrt_core.programs import Programs
+from flashrt_core.samples import Sample, read_samples
+
+GOLDEN = Path(__file__).parents[1] / 'golden'
+
+
+def others_like(sample: Sample, vocabulary: int, count: int, seed: int) -> list[tuple[str, Sample]]:
+    """Random pictures, prompts and noise of the same sizes."""
+    rng = np.random.default_rng(seed)
+    return [
+        (
+            f'random[{i}]',
+            Sample(
+                images=rng.integers(0, 256, sample.images.shape, np.uint8),
+                tokens=rng.integers(0, vocabulary, sample.tokens.shape, np.int32),
+                noise=rng.standard_normal(sample.noise.shape, np.float32),
+                state=sample.state,
+                camera_mask=sample.camera_mask,
+                token_mask=sample.token_mask,
+                steps=sample.steps,
+            ),
+        )
+        for i in range(count)
+    ]
+
+
+def accuracy_of(name: str, case: str, recipe: str, tmp_path: Path, count: int) -> Accuracy:
+    model = GOLDEN / name
+    tested = [sample for _, sample in read_samples(model / f'{case}.safetensors')]
+    reference = Programs(model)
+    other_inputs = others_like(tested[0], reference.config.vocab_size, count, seed=90210)
+    calibrate(model, other_inputs, CalibrationSettings(recipe)).save(tmp_path / 'scales.json')
+    accuracy = measure(
+        reference, Programs(model, recipe=recipe, calibration=tmp_path / 'scales.json'), tested
+    )
+    console = Console(width=100)
+    console.print(f'\n{name} {case}, {recipe} against f32, calibrated on {count} other inputs')
+    console.print(accuracy_table(accuracy))
+    return accuracy
+
+
+@pytest.mark.parametrize('recipe', ['fp8', 'fp8_f16'])
+@pytest.mark.parametrize(
+    ('name', 'case', 'count'), [('pi05_tiny', 'case_00', 8), ('pi05_heads', 'case_00', 2)]
+)
+def test_fp8_stays_near_float32(recipe, name, case, count, tmp_path):
+    accuracy = accuracy_of(name, case, recipe, tmp_path, count)
+    assert len(accuracy.steps) == 10
+    for difference in [accuracy.chunk, *accuracy.steps.values()]:
+        assert difference.cosine > 0.99
+        assert 1e-3 < difference.relative < 0.15  # below: nothing was quantised
+
+
+def test_float32_against_itself_is_equal(tmp_path):
+    model = GOLDEN / 'pi05_tiny'
+    tested = [sample for _, sample in read_samples(model)]
+    accuracy = measure(Programs(model), Programs(model), tested, every_call=True)
+    assert len(accuracy.steps) == 10 + 1 + 5 + 3
+    assert len(accuracy.calls) > 80
+    assert all(item.rms == 0 for item in [accuracy.chunk, *accuracy.calls.values()])
+
+
+def test_differences_by_hand():
+    """Of (3, 4) and (3, 4.5): RMS sqrt(0.125), cosine 27 / (5 sqrt(29.25))."""
+    from flashrt_core.accuracy import _Sums
+
+    sums = _Sums()
+    sums.add(np.float32([3]), np.float32([3]))
+    sums.add(np.float32([4]), np.float32([4.5]))
+    difference = sums.difference()
+    assert difference.rms == pytest.approx(0.125**0.5)
+    assert difference.relative == pytest.approx((0.125 / 12.5) ** 0.5)
+    assert difference.cosine == pytest.approx(27 / (5 * 29.25**0.5))
+    assert difference.worst == 0.5
