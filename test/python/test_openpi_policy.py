@@ -120,6 +120,7 @@ def test_loads_the_engine_with_its_settings(golden):
         'horizon': 7,
         'recipe': 'bf16',
         'calibration': 'c.json',
+        'float_images': False,
         'guided': False,
         'backend': 'cpu',
         'threads': 2,
