@@ -43,7 +43,7 @@ struct Tiling {
   int64_t rows = 0, columns = 0;  // of one tile
 };
 Tiling tiling(int64_t rows, int64_t columns);
-inline constexpr int64_t kTileRows = 192, kTileColumns = 512;  // of the largest tile
+inline constexpr int64_t kTileRows = 384, kTileColumns = 512;  // of the largest tile
 inline constexpr int64_t kTileFloats = kTileRows * kTileColumns;
 
 // One tile, packed; scratch is the kTileFloats it lies in.
