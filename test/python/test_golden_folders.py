@@ -112,13 +112,14 @@ def test_an_unknown_tensor_is_not_passed_over(name, file, tmp_path):
     assert 'out.torque' in {gap.what for gap in report.gaps}
 
 
-@pytest.mark.parametrize('name', ['preprocess', 'pi_e2e', 'pi_tokenizer', 'rtc'])
+@pytest.mark.parametrize('name', ['preprocess', 'pi_e2e', 'pi_tokenizer', 'rtc', 'pi05_tiny'])
 def test_an_unknown_file_is_not_passed_over(name, tmp_path):
     folder = copy(name, tmp_path)
-    (folder / 'extra.json').write_text('{}')
+    (folder / 'extra.safetensors').write_text('')
+    (folder / 'README.md').write_text('notes')
     report = check_folder(folder)
     assert not report.passed(allow_missing=True)
-    assert 'extra.json' in {gap.place for gap in report.gaps}
+    assert {gap.place for gap in report.gaps if not gap.excusable} == {'extra.safetensors'}
 
 
 def test_a_changed_token_is_found(tmp_path):
@@ -129,6 +130,30 @@ def test_a_changed_token_is_found(tmp_path):
     report = check_folder(folder)
     (failed,) = (item for item in report.comparisons if not item.passed)
     assert (failed.case, failed.tensor, failed.where) == ('prompt_cases[0]', 'pi0 ids', (3,))
+
+
+@pytest.mark.parametrize(
+    ('name', 'file', 'field'),
+    [
+        ('pi_e2e', 'cases.json', 'platform'),
+        ('rtc', 'cases.json', 'inference_delay'),
+        ('pi_tokenizer', 'prompt_cases.json', 'max_len'),
+        ('preprocess', 'resize_cases.json', 'pad_left'),
+    ],
+)
+def test_a_missing_field_is_named_with_its_file(name, file, field, tmp_path):
+    folder = copy(name, tmp_path)
+    text = (folder / file).read_text()
+    (folder / file).write_text(text.replace(f'"{field}"', '"renamed"'))
+    with pytest.raises(Error, match=rf"{file}: field '{field}' is missing beside .*'renamed'"):
+        check_folder(folder)
+
+
+def test_a_tokenizer_folder_needs_one_model(tmp_path):
+    folder = copy('pi_tokenizer', tmp_path)
+    shutil.copy(folder / 'tiny_spm.model', folder / 'other.model')
+    with pytest.raises(Error, match=r"'other.model', 'tiny_spm.model'\] matching \*\.model; needed one"):
+        check_folder(folder)
 
 
 def test_models_are_found_beside_the_folder_or_where_the_user_says(tmp_path):

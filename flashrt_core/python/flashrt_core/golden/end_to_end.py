@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from flashrt_core.engine import native_core
 from flashrt_core.golden import bounds
-from flashrt_core.golden.files import find, read_json
+from flashrt_core.golden.files import data_files, find, read_json
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.report import Gap, Report
 from flashrt_core.pipeline import Unnormalise
@@ -78,7 +78,7 @@ def check_end_to_end(folder: Path, options: RunOptions, report: Report) -> None:
     known = {f'{name}{ending}' for name in cases for ending in ('.safetensors', '.norm_stats.json')} | {
         'cases.json'
     }
-    for path in sorted(folder.iterdir()):
+    for path in data_files(folder):
         if path.name not in known:
             report.gaps.append(Gap(path.name, 'all of it', 'cases.json does not list it'))
 

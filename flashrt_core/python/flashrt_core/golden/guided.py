@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from flashrt_core.engine import native_core
 from flashrt_core.errors import Error
 from flashrt_core.golden import bounds
-from flashrt_core.golden.files import find, read_json
+from flashrt_core.golden.files import data_files, find, read_json
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.report import Gap, Report
 from flashrt_core.golden.runs import Run, run_sample
@@ -50,7 +50,7 @@ def check_guided(folder: Path, options: RunOptions, report: Report) -> None:
     if (folder / 'prefix_weights.json').is_file():
         _check_weights(folder, report)
         known |= {'prefix_weights.json', 'prefix_weights.safetensors'}
-    for path in sorted(folder.iterdir()):
+    for path in data_files(folder):
         if path.name in NOT_COVERED:
             report.gaps.append(Gap(path.name, 'all of it', NOT_COVERED[path.name], excusable=True))
         elif path.name not in known:

@@ -8,7 +8,7 @@ import numpy as np
 
 from flashrt_core.errors import Error
 from flashrt_core.golden import bounds
-from flashrt_core.golden.files import read_json
+from flashrt_core.golden.files import data_files, read_json
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.outputs import OUTPUTS, Output
 from flashrt_core.golden.report import Gap, Report
@@ -32,12 +32,15 @@ def check_models(folder: Path, options: RunOptions, report: Report) -> None:
     programs = options.programs(options.model or folder)  # refuses models to come
     if options.model is None:
         _check_holds(folder, 'model.safetensors', 'model.safetensors.index.json')
-    files = sorted(folder.glob('case_*.safetensors'))
+    files = [path for path in data_files(folder) if path.match('case_*.safetensors')]
     if not files:
         raise Error(f'golden: {folder} holds no case_*.safetensors')
     for path in files:
         _check_case(path, programs, options, report)
     _check_list(folder, {path.stem for path in files}, report)
+    for path in data_files(folder):
+        if path.suffix == '.safetensors' and path not in files and not path.match('model*.safetensors'):
+            report.gaps.append(Gap(path.name, 'all of it', 'cases are named case_*.safetensors'))
 
 
 def _check_holds(folder: Path, *names: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_core.golden import bounds
-from flashrt_core.golden.files import read_json
+from flashrt_core.golden.files import data_files, read_json
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.report import Gap, Report
 from flashrt_core.normalise import make_scaler
@@ -27,7 +27,7 @@ from flashrt_core.tensor_file import TensorFile
 
 def check_preprocess(folder: Path, options: RunOptions, report: Report) -> None:
     """Runs the check of every file that is there."""
-    for path in sorted(folder.iterdir()):
+    for path in data_files(folder):
         if path.suffix == '.safetensors':
             check = _TENSORS.get(path.stem)
             if check is not None:

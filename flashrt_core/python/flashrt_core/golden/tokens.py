@@ -2,7 +2,6 @@
 # Copyright 2026 The flashrt_ros authors
 """Checks a tokenizer folder: prompts to token ids, and the FAST action codec."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +9,13 @@ import numpy as np
 from flashrt_core.errors import Error
 from flashrt_core.fast_codec import BytePairCodes, FastCodec, action_postfix, code_to_token, extract_codes
 from flashrt_core.golden import bounds
-from flashrt_core.golden.files import read_json
+from flashrt_core.golden.files import data_files, only, read_json
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.report import Gap, Report
 from flashrt_core.prompt import PlainPrompt, PromptFormat, StatePrompt, clean_fast, state_bins
 from flashrt_core.tokenizer import Tokenizer, pad_tokens
 
-TOKENIZER = 'tiny_spm.model'
-BYTE_PAIRS = 'tiny_fast_bpe.json'
+PROMPT_CASES, FAST_CASES = 'prompt_cases.json', 'fast_cases.json'
 _FAST = StatePrompt(ending='', clean=clean_fast)
 _FORMATS: dict[str, PromptFormat] = {
     'pi0': PlainPrompt(),
@@ -29,43 +27,42 @@ _FORMATS: dict[str, PromptFormat] = {
 
 def check_tokens(folder: Path, options: RunOptions, report: Report) -> None:
     """Runs the checks whose files are there."""
-    codec = _codec(folder) if (folder / 'fast_cases.json').is_file() else None
-    checks: dict[str, Callable[[], None]] = {
-        'fast_cases.json': lambda: _check_codec(folder, codec, report),
-        'prompt_cases.json': lambda: _check_prompts(folder, codec, report),
-    }
-    for name, check in checks.items():
-        if (folder / name).is_file():
-            check()
-    for path in sorted(folder.iterdir()):
-        if path.name not in (*checks, TOKENIZER, BYTE_PAIRS):
+    known = set()
+    codec = None
+    if (folder / FAST_CASES).is_file():
+        byte_pairs = only(folder, '*bpe*.json', 'file of byte-pair codes')
+        codec = _check_codec(folder / FAST_CASES, BytePairCodes.read(byte_pairs), report)
+        known |= {FAST_CASES, byte_pairs.name}
+    if (folder / PROMPT_CASES).is_file():
+        model = only(folder, '*.model', 'SentencePiece model')
+        _check_prompts(folder / PROMPT_CASES, Tokenizer(model), codec, report)
+        known |= {PROMPT_CASES, model.name}
+    for path in data_files(folder):
+        if path.name not in known:
             report.gaps.append(Gap(path.name, 'all of it', 'no check knows this file'))
 
 
-def _codec(folder: Path) -> FastCodec:
-    cases = read_json(folder / 'fast_cases.json')
-    return FastCodec(
-        BytePairCodes.read(folder / BYTE_PAIRS),
-        cases['scale'],
-        cases['min_token'],
-        cases['time_horizon'],
-        cases['action_dim'],
+def _check_codec(path: Path, byte_pairs: BytePairCodes, report: Report) -> FastCodec:
+    document = read_json(path)
+    codec = FastCodec(
+        byte_pairs,
+        document['scale'],
+        document['min_token'],
+        document['time_horizon'],
+        document['action_dim'],
     )
-
-
-def _check_codec(folder: Path, codec: FastCodec | None, report: Report) -> None:
-    assert codec is not None
-    for index, case in enumerate(read_json(folder / 'fast_cases.json')['cases']):
-        name = f'fast_cases[{index}]'
+    report.compare(path.stem, 'FAST vocabulary', len(byte_pairs.ids), document['vocab_size'])
+    for index, case in enumerate(document['cases']):
+        name = f'{path.stem}[{index}]'
         if 'actions' in case:
             report.compare(name, 'FAST codes', codec.encode(np.array(case['actions'])), case['tokens'])
         decoded = codec.decode(case['tokens'])
         report.compare(name, 'FAST decoded actions', decoded, case['decoded'], bounds.NORMALISED)
+    return codec
 
 
-def _check_prompts(folder: Path, codec: FastCodec | None, report: Report) -> None:
-    tokenizer = Tokenizer(folder / TOKENIZER)
-    document = read_json(folder / 'prompt_cases.json')
+def _check_prompts(path: Path, tokenizer: Tokenizer, codec: FastCodec | None, report: Report) -> None:
+    document = read_json(path)
     special = {
         'vocab_size': tokenizer.vocab_size,
         'bos': tokenizer.bos,
@@ -75,9 +72,9 @@ def _check_prompts(folder: Path, codec: FastCodec | None, report: Report) -> Non
         'fast_skip_tokens': tokenizer.vocab_size - 1 - code_to_token(0, tokenizer.vocab_size),
     }
     for name, actual in special.items():
-        report.compare('prompt_cases', f'tokenizer {name}', actual, document[name])
+        report.compare(path.stem, f'tokenizer {name}', actual, document[name])
     for index, case in enumerate(document['cases']):
-        _check_prompt(f'prompt_cases[{index}]', folder, case, tokenizer, codec, report)
+        _check_prompt(f'{path.stem}[{index}]', path.parent, case, tokenizer, codec, report)
 
 
 def _check_prompt(
@@ -108,8 +105,8 @@ def _check_postfix(
     name: str, folder: Path, case: dict, tokenizer: Tokenizer, codec: FastCodec | None, report: Report
 ) -> list[int]:
     if codec is None:
-        raise Error(f'{folder}: {name} refers to fast_cases.json, which is missing')
-    codes = read_json(folder / 'fast_cases.json')['cases'][case['action_case']]['tokens']
+        raise Error(f'golden: {folder}: {name} refers to {FAST_CASES}, which is missing')
+    codes = read_json(folder / FAST_CASES)['cases'][case['action_case']]['tokens']
     postfix = action_postfix(tokenizer, codes)
     report.compare(name, 'FAST postfix', postfix, case['postfix'])
     extracted = codec.decode(extract_codes(tokenizer, case['ids']))
