@@ -14,9 +14,9 @@ namespace flashrt {
 
 // The one spelling of a tensor that files of openpi, lerobot and their older and newer versions
 // name differently:
-//   model.paligemma_with_expert.paligemma.model.vision_tower.vision_model.encoder.layers.0.mlp.fc1.bias
-//   paligemma_with_expert.paligemma.vision_tower.encoder.layers.0.mlp.fc1.bias
-// are both vision_tower.encoder.layers.0.mlp.fc1.bias. The roots are vision_tower, projector,
+//   model.paligemma_with_expert.paligemma.model.vision_tower.vision_model.post_layernorm.bias
+//   paligemma_with_expert.paligemma.vision_tower.post_layernorm.bias
+// are both vision_tower.post_layernorm.bias. The roots are vision_tower, projector,
 // language_model, lm_head, gemma_expert and the small heads, which stay as they are.
 std::string canonical_name(std::string_view name);
 
