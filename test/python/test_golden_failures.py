@@ -132,12 +132,18 @@ def test_a_listed_case_without_a_file_fails(folder):
     assert failures(folder) == {'case_07'}
 
 
-def test_another_shape_fails(folder):
-    change(
-        folder / 'case_01.safetensors',
-        lambda t: t.update({'out.mod_final': t['out.mod_final'][:, :-1].copy()}),
-    )
-    assert failures(folder) == {'out.mod_final'}
+@pytest.mark.parametrize(
+    ('name', 'edit'),
+    [
+        ('out.mod_final', lambda tensor: tensor[:, :-1]),
+        ('out.prefix_k.last', lambda tensor: tensor[0, 0]),
+        ('out.v_t', lambda tensor: tensor[:, :0]),
+        ('out.actions', lambda tensor: tensor.reshape(-1)),
+    ],
+)
+def test_another_shape_fails(name, edit, folder):
+    change(folder / 'case_01.safetensors', lambda t: t.update({name: np.ascontiguousarray(edit(t[name]))}))
+    assert failures(folder) == {name}
 
 
 @pytest.mark.parametrize('name', ['in.noise', 'in.token_mask', 'in.num_steps'])

@@ -2,7 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """Checks a folder of whole policies: raw observation to robot actions, through the policy that robots run."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class _Recorder:
 @dataclass(frozen=True, eq=False)
 class _RecordedEngine:
     engine: Any
-    inputs: list[_ModelInputs] = field(default_factory=list)
+    inputs: list[_ModelInputs]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
@@ -75,9 +75,8 @@ def check_end_to_end(folder: Path, options: RunOptions, report: Report) -> None:
         file = TensorFile(folder / f'{name}.safetensors')
         _check_policy(name, case, folder, file, options, report)
         report.add_unused(name, file.unused())
-    known = {f'{name}{ending}' for name in cases for ending in ('.safetensors', '.norm_stats.json')} | {
-        'cases.json'
-    }
+    known = {f'{name}.safetensors' for name in cases} | {f'{name}.norm_stats.json' for name in cases}
+    known.add('cases.json')
     for path in data_files(folder):
         if path.name not in known:
             report.gaps.append(Gap(path.name, 'all of it', 'cases.json does not list it'))
@@ -127,15 +126,15 @@ def _check_policy(
     )
     chunk = policy.infer(observation, noise=file.take('in.noise', 2))
     (inputs,) = recorder.inputs
-    _compare_inputs(name, policy, inputs, observation, file, report)
-    _compare_actions(name, policy, settings, chunk, observation, file, report)
+    _compare_inputs(name, policy, inputs, observation.state, file, report)
+    _compare_actions(name, policy, settings, chunk, file, report)
 
 
 def _compare_inputs(
     name: str,
     policy: FlashPolicy,
     inputs: _ModelInputs,
-    observation: Observation,
+    state: NDArray,
     file: TensorFile,
     report: Report,
 ) -> None:
@@ -153,7 +152,7 @@ def _compare_inputs(
     report.compare(name, 'token ids', tokens, ids)
     report.compare(name, 'token mask', mask, file.take('out.token_mask', 1))
 
-    forms = policy.pipeline.state_forms(np.asarray(observation.state, np.float64))
+    forms = policy.pipeline.state_forms(np.asarray(state, np.float64))
     report.compare(name, 'state decoded', forms.decoded, file.take('out.state_decoded', 1), bounds.NORMALISED)
     report.compare(
         name, 'state normalised', forms.normalised, file.take('out.state_normalised', 1), bounds.NORMALISED
@@ -172,7 +171,6 @@ def _compare_actions(
     policy: FlashPolicy,
     settings: PolicySettings,
     chunk: ActionChunk,
-    observation: Observation,
     file: TensorFile,
     report: Report,
 ) -> None:

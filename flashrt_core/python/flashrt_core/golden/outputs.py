@@ -27,10 +27,12 @@ class Output:
     bound: Callable[[Run], float] = lambda run: bounds.INTERMEDIATE
 
     def expected(self, tensor: NDArray, item: int) -> NDArray:
-        """One item of the batch, the axis of its slots first."""
+        """One item of the batch, the axis of its slots first; a tensor without these axes as it is."""
         if self.batch_axis is not None:
+            if tensor.ndim <= self.batch_axis or tensor.shape[self.batch_axis] <= item:
+                return tensor
             tensor = tensor.take(item, self.batch_axis)
-        return np.moveaxis(tensor, self.slot_axis, 0)
+        return np.moveaxis(tensor, self.slot_axis, 0) if tensor.ndim > self.slot_axis else tensor
 
     def actual(self, run: Run) -> tuple[NDArray, NDArray[np.bool_] | None]:
         """In the layout of expected, and which of its slots are valid."""
