@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
+from safetensors.numpy import load_file
 
 from flashrt_core.accuracy import Accuracy, measure
 from flashrt_core.calibrate import CalibrationSettings, calibrate
 from flashrt_core.cli.compare import accuracy_table
-from flashrt_core.programs import Programs
+from flashrt_core.programs import ProgramKey, Programs
 from flashrt_core.samples import Sample, read_samples
 
 GOLDEN = Path(__file__).parents[1] / 'golden'
@@ -88,3 +89,40 @@ def test_differences_by_hand():
     assert difference.relative == pytest.approx((0.125 / 12.5) ** 0.5)
     assert difference.cosine == pytest.approx(27 / (5 * 29.25**0.5))
     assert difference.worst == 0.5
+
+
+def on_e4m3_grid(values: np.ndarray) -> np.ndarray:
+    """Nearest of the e4m3 numbers, ties to even: 3 bits of fraction, exponents from -6, at most 448."""
+    values = np.clip(np.asarray(values, np.float64), -448, 448)
+    exponent = np.maximum(np.floor(np.log2(np.maximum(np.abs(values), 2.0**-20))), -6)
+    return np.rint(values / 2.0 ** (exponent - 3)) * 2.0 ** (exponent - 3)
+
+
+def test_a_linear_in_fp8_is_that_of_the_formula(tmp_path):
+    """fc1 of the first vision layer: input on the grid of its scale, weights on the grid of each row's."""
+    model = GOLDEN / 'pi05_tiny'
+    samples = list(read_samples(model / 'case_01.safetensors'))
+    calibration = calibrate(model, samples)
+    calibration.save(tmp_path / 'scales.json')
+    sample = samples[0][1]
+    programs = Programs(model, recipe='fp8', calibration=tmp_path / 'scales.json')
+    engine = programs.get(ProgramKey.of(sample).keeping_values())
+    traced = engine.trace(['vision.0.mlp_norm', 'vision.0.fc1'], *sample.inputs)
+    x = traced['vision.0.mlp_norm'].astype(np.float64)
+    (scale,) = calibration.scales('vision.0.mlp_norm')
+    assert np.allclose(on_e4m3_grid(x / scale) * scale, x, rtol=1e-6, atol=0)
+    assert np.abs(x).max() <= 448 * scale * (1 + 1e-6)
+
+    weights = load_file(model / 'model.safetensors')
+    layer = 'paligemma_with_expert.paligemma.model.vision_tower.vision_model.encoder.layers.0.mlp.fc1'
+    weight = weights[f'{layer}.weight'].astype(np.float64)
+    row_scale = np.abs(weight).max(axis=1, keepdims=True) / 448
+    y = x @ (on_e4m3_grid(weight / row_scale) * row_scale).T + weights[f'{layer}.bias']
+    y = 0.5 * y * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3)))
+
+    (scale,) = calibration.scales('vision.0.fc1')  # the next linear reads it in FP8 as well
+    expected, actual = y / scale, traced['vision.0.fc1'] / scale
+    # Sums are float32, so a value between two codes may fall to the other side, and no further.
+    neighbour = np.abs(on_e4m3_grid(expected * (1 + 1e-4)) - on_e4m3_grid(expected * (1 - 1e-4)))
+    assert (np.abs(actual - on_e4m3_grid(expected)) <= neighbour + 1e-4).all()
+    assert (np.abs(actual - on_e4m3_grid(expected)) < 1e-4).mean() > 0.99
