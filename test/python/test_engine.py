@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""The engine as Python sees it: determinism, options that must not change bits, and errors with values."""
+
+import numpy as np
+import pytest
+
+from flashrt_core import Error, _core
+from flashrt_core.errors import ModelNotSupportedError
+
+CAMERAS, CAPACITY, STEPS = 2, 24, 4
+
+
+@pytest.fixture(scope='module')
+def model_input():
+    rng = np.random.default_rng(5)
+    return {
+        'images': rng.integers(0, 256, (CAMERAS, 56, 56, 3), dtype=np.uint8),
+        'tokens': rng.integers(3, 512, 11, dtype=np.int32),
+        'noise': rng.standard_normal((10, 32), dtype=np.float32),
+    }
+
+
+def make_engine(golden, model='pi05_tiny', **options):
+    sizes = {'cameras': CAMERAS, 'prompt_capacity': CAPACITY, 'steps': STEPS, 'threads': 2}
+    return _core.Engine(golden / model, **(sizes | options))
+
+
+@pytest.fixture(scope='module')
+def actions(golden, model_input):
+    return make_engine(golden).infer(**model_input)
+
+
+@pytest.mark.parametrize('options', [{'keep_values': True}, {'guided': True}, {'prompt_capacity': 200}, {'threads': 1}])
+def test_options_that_change_no_bit(golden, model_input, actions, options):
+    np.testing.assert_array_equal(make_engine(golden, **options).infer(**model_input), actions)
+
+
+def test_same_input_same_bits_whatever_ran_before(golden, model_input, actions):
+    engine = make_engine(golden)
+    other = {name: value[::-1].copy() for name, value in model_input.items()}
+    other['tokens'] = np.arange(3, 3 + CAPACITY, dtype=np.int32)
+    assert not np.array_equal(engine.infer(**other), actions)
+    for _ in range(3):
+        np.testing.assert_array_equal(engine.infer(**model_input), actions)
+
+
+def test_float_pictures_equal_bytes(golden, model_input, actions):
+    floats = model_input['images'].astype(np.float32) / np.float32(255) * np.float32(2) - np.float32(1)
+    engine = make_engine(golden, float_images=True)
+    np.testing.assert_array_equal(engine.infer(**(model_input | {'images': floats})), actions)
+    with pytest.raises(Error, match='this engine takes 2 cameras x 56 x 56 x 3 floats'):
+        engine.infer(**model_input)
+
+
+def test_recompiled_program_shares_weights_and_results(golden, model_input, actions):
+    first = make_engine(golden, steps=7, cameras=1)
+    second = first.recompile(cameras=CAMERAS, prompt_capacity=CAPACITY, steps=STEPS)
+    np.testing.assert_array_equal(second.infer(**model_input), actions)
+    assert second.weights_digest == first.weights_digest
+    assert (first.cameras, second.cameras) == (1, CAMERAS)
+
+
+@pytest.mark.parametrize('model', ['pi05_tiny', 'pi0_tiny'])
+def test_horizon_steps_and_cameras_are_free(golden, model_input, model):
+    for cameras, horizon, steps in ((1, 1, 1), (3, 13, 3)):
+        engine = make_engine(golden, model, cameras=cameras, horizon=horizon, steps=steps)
+        images = np.zeros((cameras, 56, 56, 3), np.uint8)
+        noise = np.zeros((horizon, 32), np.float32)
+        state = np.zeros(32, np.float32) if model == 'pi0_tiny' else None
+        chunk = engine.infer(images, model_input['tokens'][:1], noise, state)
+        assert chunk.shape == (horizon, 32)
+        assert np.isfinite(chunk).all()
+
+
+def test_committed_rows_are_kept(golden, model_input, actions):
+    engine = make_engine(golden, guided=True)
+    previous = np.random.default_rng(6).standard_normal((10, 32), dtype=np.float32)
+    nothing = np.zeros(10, np.float32), np.zeros(STEPS, np.float32)
+    chunk = engine.infer(**model_input, guidance=_core.Guidance(previous, *nothing, committed_rows=3))
+    np.testing.assert_array_equal(chunk[:3], previous[:3])
+    assert np.abs(chunk[3:] - actions[3:]).max() > 1e-3
+    np.testing.assert_array_equal(engine.infer(**model_input), actions)
+
+
+def test_trace_has_a_block_per_step(golden, model_input, actions):
+    engine = make_engine(golden, keep_values=True)
+    traced = engine.trace(['denoise.velocity', 'prefix.embeds', 'actions'], **model_input)
+    assert traced['denoise.velocity'].shape == (STEPS, 10, 32)
+    assert traced['prefix.embeds'].shape == (CAMERAS * 16 + 11, 64)
+    np.testing.assert_array_equal(traced['actions'][-1], actions)
+    with pytest.raises(Error, match=r"no value 'denoise.velocitty'.*denoise.velocity"):
+        engine.trace(['denoise.velocitty'], **model_input)
+
+
+@pytest.mark.parametrize(
+    ('change', 'text'),
+    [
+        ({'images': np.zeros((1, 56, 56, 3), np.uint8)}, 'this engine takes 2 cameras x 56 x 56 x 3 bytes'),
+        ({'tokens': np.zeros(25, np.int32)}, '25 tokens, expected 1 to 24'),
+        ({'tokens': np.zeros(0, np.int32)}, '0 tokens, expected 1 to 24'),
+        ({'tokens': np.array([3, 512], np.int32)}, 'token 1 is 512, the vocabulary has 512'),
+        ({'tokens': np.array([-1], np.int32)}, 'token 0 is -1'),
+        ({'noise': np.zeros((9, 32), np.float32)}, '288 values, expected 10 x 32'),
+        ({'state': np.zeros(32, np.float32)}, '32 values, expected 0'),
+    ],
+)
+def test_refuses_inputs_with_the_values_that_disagree(golden, model_input, change, text):
+    with pytest.raises(Error, match=text):
+        make_engine(golden).infer(**(model_input | change))
+
+
+def test_never_converts_an_array_unseen(golden, model_input):
+    with pytest.raises(TypeError):
+        make_engine(golden).infer(**(model_input | {'noise': model_input['noise'].astype(np.float64)}))
+
+
+@pytest.mark.parametrize(
+    ('options', 'text'),
+    [
+        ({'cameras': 0}, 'cameras: 0'),
+        ({'backend': 'cuda'}, "backend 'cuda' is not part of this build"),
+        ({'recipe': 'fp9'}, 'fp9'),
+        ({'recipe': 'fp8'}, 'no calibration was given'),
+        ({'times': [1.0]}, '1 values for 4 steps'),
+        ({'threads': -1}, 'threads: -1'),
+    ],
+)
+def test_refuses_options(golden, options, text):
+    with pytest.raises(Error, match=text):
+        make_engine(golden, **options)
+
+
+def test_refuses_models_to_come(tmp_path):
+    (tmp_path / 'config.json').write_text('{"model_type": "pi0_fast"}')
+    with pytest.raises(ModelNotSupportedError, match='not supported yet'):
+        _core.read_model_config(tmp_path)
