@@ -153,7 +153,7 @@ def action_chunk_message(
         rows=len(result.actions),
         actions=array.array('d', np.ascontiguousarray(result.actions, np.float64).tobytes()),
         streams=list(observed.observation.stamps_ns),
-        oldest_ages=[(start_ns - stamp) / 1e9 for stamp in observed.observation.stamps_ns.values()],
+        oldest_ages=[max(0, start_ns - stamp) / 1e9 for stamp in observed.observation.stamps_ns.values()],
         seed=-1 if result.chunk.seed is None else result.chunk.seed,
     )
     message.header.stamp = time_message(observed.stamp_ns)

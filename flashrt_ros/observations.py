@@ -43,7 +43,10 @@ class Observed:
 
 @dataclass(frozen=True)
 class StreamHealth:
-    """What an operator wants to know about one stream."""
+    """What an operator wants to know about one stream.
+
+    Of a camera, received = used + superseded + waiting + the refused ones, at any moment.
+    """
 
     name: str
     topic: str
@@ -53,13 +56,13 @@ class StreamHealth:
     details: Mapping[str, float] = field(default_factory=dict)  # age of each joint
 
 
-@dataclass
+@dataclass(eq=False)
 class _Sample:
     stamp_ns: int
     receive: Moment
     frame: Frame
-    number: int  # among the frames that passed the cheap check, from 1
     picture: Picture | None = None  # decoded when first needed
+    is_used: bool = False
 
 
 @dataclass
@@ -80,14 +83,29 @@ class _Stream:
 @dataclass
 class _Camera(_Stream):
     parameters: CameraParameters | None = None
-    newest: _Sample | None = None  # passed the cheap check, perhaps not decoded
+    # Two lists of at most two frames, oldest first: the older one is the reserve for a damaged newer one.
+    pending: list[_Sample] = field(default_factory=list)  # passed the cheap check
+    in_work: list[_Sample] = field(default_factory=list)  # being decoded
     good: _Sample | None = None  # the newest that was decoded
-    used_stamp_ns: int = -1
-    passed: int = 0  # frames that passed the cheap check
-    spoiled: int = 0  # of those, damaged ones
 
-    def candidate(self) -> _Sample | None:
-        return self.newest or self.good
+    def held(self) -> list[_Sample]:
+        """Oldest first."""
+        return [*([self.good] if self.good else []), *self.in_work, *self.pending]
+
+    def newest(self) -> _Sample | None:
+        return self.held()[-1] if self.held() else None
+
+    def take(self) -> list[_Sample]:
+        """Moves the pending frames into work."""
+        self.in_work, self.pending = self.pending, []
+        return list(self.in_work)
+
+    def drop(self, samples: list[_Sample]) -> None:
+        """Frames that a newer one makes needless."""
+        self.counters['superseded'] += sum(not sample.is_used for sample in samples)
+        self.pending = [sample for sample in self.pending if sample not in samples]
+        self.in_work = [sample for sample in self.in_work if sample not in samples]
+        self.good = None if self.good in samples else self.good
 
 
 class ObservationBuffer:
@@ -117,7 +135,7 @@ class ObservationBuffer:
             self._joints.clear()
             self._other_names.clear()
             for camera in self._cameras.values():
-                camera.newest, camera.good, camera.used_stamp_ns = None, None, -1
+                camera.drop(camera.held())
 
     def add_frame(self, slot: str, frame: Frame, stamp_ns: int, receive: Moment) -> bool:
         """True when the frame is now the newest of its camera; else it was counted and reported."""
@@ -127,15 +145,15 @@ class ObservationBuffer:
             camera.counters['received'] += 1
             try:
                 stamp = self._usable_stamp(settings.stamp, stamp_ns, receive, f'cameras.{slot}.stamp')
-                previous = camera.candidate()
+                previous = camera.newest()
                 if previous is not None and stamp <= previous.stamp_ns:
                     behind_s = (previous.stamp_ns - stamp) / 1e9
                     raise Rejected('out_of_order', f'stamp is {behind_s:.3f} s behind the frame in use')
                 check_frame(frame, self._parameters.camera_max_side_px, settings.channel_order)
             except Rejected as rejected:
                 return self._reject(slot, camera, rejected)
-            camera.passed += 1
-            camera.newest = _Sample(stamp, receive, frame, camera.passed)
+            camera.drop(camera.pending[:-1])
+            camera.pending.append(_Sample(stamp, receive, frame))
         return True
 
     def add_joints(self, topic: str, sample: JointSample, stamp_ns: int, receive: Moment) -> bool:
@@ -175,14 +193,12 @@ class ObservationBuffer:
             self._check_cameras(moment)
             self._check_joints(moment)
             samples = {slot: camera.good for slot, camera in self._cameras.items()}
-            fresh = [c for c in self._cameras.values() if c.good.stamp_ns > c.used_stamp_ns]
+            fresh = [camera for camera in self._cameras.values() if not camera.good.is_used]
             if not fresh:
                 raise NotReady('nothing_new', 'no new picture since the last observation')
             for camera in fresh:
-                camera.used_stamp_ns = camera.good.stamp_ns
+                camera.good.is_used = True
                 camera.counters['used'] += 1
-                unused = camera.good.number - camera.counters['used'] - camera.spoiled
-                camera.counters['superseded'] = unused
             joints = dict(self._joints)
         state = np.array([joints[name].position for name in self._parameters.joint_names], np.float64)
         stamps = {slot: sample.stamp_ns for slot, sample in samples.items()}
@@ -202,11 +218,11 @@ class ObservationBuffer:
         with self._lock:
             result = []
             for slot, camera in self._cameras.items():
-                sample = camera.candidate()
+                sample = camera.newest()
                 age_s = None if sample is None else _age_s(now, sample.stamp_ns)
-                result.append(
-                    StreamHealth(slot, camera.topic, age_s, dict(camera.counters), camera.last_rejection)
-                )
+                waiting = sum(not held.is_used for held in camera.held())
+                counters = {**camera.counters, 'waiting': waiting}
+                result.append(StreamHealth(slot, camera.topic, age_s, counters, camera.last_rejection))
             for topic, stream in self._joint_streams.items():
                 ages = {n: _age_s(now, j.stamp_ns) for n, j in self._joints.items() if j.topic == topic}
                 result.append(
@@ -258,25 +274,32 @@ class ObservationBuffer:
         return False
 
     def _decode(self, now: Moment) -> None:
-        """Decodes the newest frames; one that turns out damaged leaves the previous good one in use."""
+        """Decodes the newest frames; where one turns out damaged, the one before stays in use."""
         with self._lock:
             self._check_cameras(now)
-            pending = [(slot, c, c.newest) for slot, c in self._cameras.items() if c.newest is not None]
-        for slot, camera, sample in pending:
-            try:
-                sample.picture = decode_frame(sample.frame, camera.parameters.channel_order)
-            except Rejected as rejected:
-                with self._lock:
-                    camera.spoiled += 1
-                    self._reject(slot, camera, rejected)
-                    if camera.newest is sample:
-                        camera.newest = None
-                continue
-            self._note_orientation(slot, camera, sample.frame)
+            in_work = {slot: camera.take() for slot, camera in self._cameras.items()}
+        for slot, samples in in_work.items():
+            camera = self._cameras[slot]
+            while samples and not self._decode_one(slot, camera, samples.pop()):
+                pass
+
+    def _decode_one(self, slot: str, camera: _Camera, sample: _Sample) -> bool:
+        try:
+            picture = decode_frame(sample.frame, camera.parameters.channel_order)
+        except Rejected as rejected:
             with self._lock:
+                if sample in camera.in_work:  # else the buffer was reset meanwhile
+                    camera.in_work.remove(sample)
+                    self._reject(slot, camera, rejected)
+            return False
+        self._note_orientation(slot, camera, sample.frame)
+        with self._lock:
+            if sample in camera.in_work:
+                sample.picture = picture
+                camera.in_work.remove(sample)
+                camera.drop([*([camera.good] if camera.good else []), *camera.in_work])
                 camera.good = sample
-                if camera.newest is sample:
-                    camera.newest = None
+        return True
 
     def _note_orientation(self, slot: str, camera: _Camera, frame: Frame) -> None:
         if isinstance(frame, CompressedFrame) and (tag := orientation_tag(frame)) != 1:
@@ -292,7 +315,7 @@ class ObservationBuffer:
     def _check_cameras(self, now: Moment) -> None:
         stamps = {}
         for slot, camera in self._cameras.items():
-            sample = camera.candidate()
+            sample = camera.newest()
             if sample is None:
                 why = f' (last refused: {camera.last_rejection})' if camera.last_rejection else ''
                 raise NotReady('missing', f"no picture from camera '{slot}' on {camera.topic}{why}")
@@ -340,4 +363,5 @@ class ObservationBuffer:
 
 
 def _age_s(now: Moment, stamp_ns: int) -> float:
-    return (now.ros_ns - stamp_ns) / 1e9
+    """Never negative: a stamp within max_clock_skew_s of the future is from now."""
+    return max(0, now.ros_ns - stamp_ns) / 1e9

@@ -18,7 +18,7 @@ from rclpy.timer import Timer
 from std_srvs.srv import Trigger
 
 from flashrt_ros.actions import ActionPlayer, Command, OutputMap
-from flashrt_ros.conversions import action_chunk_message, image_message, joint_sample, stamp_ns
+from flashrt_ros.conversions import Frame, action_chunk_message, image_message, joint_sample, stamp_ns
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.health import Health, Situation, Throttle, words
 from flashrt_ros.inputs import Moment, Rejected
@@ -70,7 +70,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
         self._throttle = Throttle()
         self._born_s = time.monotonic()
         self._settings = NodeParameters(self)
-        self._settings.guard(lambda: self._state not in ('unconfigured', 'finalized'), self._on_prompt)
+        self._settings.guard(lambda: self._state not in ('unconfigured', 'finalized'), self._set_prompt)
         for name, handler in (('start', self._on_start), ('stop', self._on_stop), ('reset', self._on_reset)):
             self.create_service(Trigger, f'~/{name}', handler, callback_group=self._group)
         self._jumps = self.get_clock().create_jump_callback(
@@ -107,25 +107,29 @@ class PolicyNode(LifecycleNodeMixin, Node):
         self._progress = 'warming up'
         prompt_id = prepare(policy, parameters)
         self._log_warnings(filter(None, [policy.info().get('warnings')]))
-        with ExitStack() as undo:  # an invalid topic name must leave nothing behind
-            topics = Topics(self, parameters, self._group, self._on_frame, self._on_joints, self._on_prompt)
-            undo.callback(topics.destroy)
-            commands = CommandPublisher(self, parameters, parameters.dry_run)
-            undo.pop_all()
         observations = ObservationBuffer(parameters, self._warn)
         outputs = OutputMap(parameters)
         period_s = 1 / parameters.control_rate_hz
         player = ActionPlayer(parameters.row_period_s, period_s, outputs.is_velocity)
         seams = WorkerSeams(self._now, player.mark, self._on_chunk, self.get_logger().error)
-        worker = InferenceWorker(
-            policy,
-            observations,
-            GripperMap(parameters),
-            seams,
-            parameters.inference_rate_hz,
-            parameters.prompt,
-            prompt_id,
-        )
+        with ExitStack() as undo:  # an invalid topic name must leave nothing behind
+            worker = InferenceWorker(
+                policy,
+                observations,
+                GripperMap(parameters),
+                seams,
+                parameters.inference_rate_hz,
+                parameters.prompt,
+                prompt_id,
+            )
+            undo.callback(worker.close, _CLOSE_TIMEOUT_S)
+            # A latched prompt arrives as soon as the topics exist: the worker is there before.
+            topics = Topics(
+                self, parameters, self._group, self._on_frame, self._on_joints, worker.request_prompt
+            )
+            undo.callback(topics.destroy)
+            commands = CommandPublisher(self, parameters, parameters.dry_run)
+            undo.pop_all()
         timer = self.create_timer(period_s, self._on_control_tick, MutuallyExclusiveCallbackGroup())
         return _Configured(
             parameters,
@@ -183,7 +187,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     # Data: callbacks store, the worker infers, the control timer plays
 
-    def _on_frame(self, slot: str, read: Callable[[Any], Any], message: Any) -> None:
+    def _on_frame(self, slot: str, read: Callable[[Any], Frame], message: Any) -> None:
         if (parts := self._parts) and self._state == 'active':
             if parts.observations.add_frame(slot, read(message), stamp_ns(message.header.stamp), self._now()):
                 parts.worker.notify()
@@ -198,7 +202,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
             if parts.observations.add_joints(topic, sample, stamp_ns(message.header.stamp), self._now()):
                 parts.worker.notify()
 
-    def _on_prompt(self, text: str) -> None:
+    def _set_prompt(self, text: str) -> None:
         if parts := self._parts:
             parts.worker.request_prompt(text)
 

@@ -15,7 +15,7 @@ from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import String
 
 from flashrt_ros.actions import OutputCommand
-from flashrt_ros.conversions import command_class, command_message, compressed_frame, raw_frame
+from flashrt_ros.conversions import Frame, command_class, command_message, compressed_frame, raw_frame
 from flashrt_ros.inputs import Moment
 from flashrt_ros.msg import ActionChunk
 from flashrt_ros.parameters import Parameters
@@ -26,6 +26,10 @@ _CAMERA_DEPTH, _JOINT_DEPTH = 5, 20
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _VOLATILE = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
+OnFrame = Callable[[str, Callable[[Any], Frame], Any], None]  # slot, reader of the message, message
+OnJoints = Callable[[str, Any], None]  # topic, message
+OnPrompt = Callable[[str], None]
+
 
 class Topics:
     """Everything a configuration subscribes to and publishes on; destroyed as a whole."""
@@ -35,15 +39,31 @@ class Topics:
         node: Node,
         parameters: Parameters,
         group: CallbackGroup,
-        on_frame: Callable[[str, Callable[[Any], Any], Any], None],  # slot, reader, message
-        on_joints: Callable[[str, Any], None],
-        on_prompt: Callable[[str], None],
+        on_frame: OnFrame,
+        on_joints: OnJoints,
+        on_prompt: OnPrompt,
     ) -> None:
         self._node = node
         self._others: list[Subscription] = []
         self._streams: dict[str, Subscription] = {}
         self._publishers: list[Publisher] = []
-        subscribe = partial(node.create_subscription, callback_group=group)
+        try:
+            self._subscribe(parameters, group, on_frame, on_joints, on_prompt)
+            self.action_chunk = self._publisher(ActionChunk, '~/action_chunk')
+            self.model_input = self._publisher(Image, '~/model_input')
+        except Exception:  # such as an invalid name; nothing may be left behind
+            self.destroy()
+            raise
+
+    def _subscribe(
+        self,
+        parameters: Parameters,
+        group: CallbackGroup,
+        on_frame: OnFrame,
+        on_joints: OnJoints,
+        on_prompt: OnPrompt,
+    ) -> None:
+        subscribe = partial(self._node.create_subscription, callback_group=group)
         for camera in parameters.cameras:
             kind, reader = {'raw': (Image, raw_frame), 'compressed': (CompressedImage, compressed_frame)}[
                 camera.transport
@@ -57,8 +77,6 @@ class Topics:
         # A latched subscription hears nothing from volatile publishers; the worker drops what comes twice.
         for qos in (_LATCHED, _VOLATILE):
             self._others.append(subscribe(String, '~/prompt', lambda message: on_prompt(message.data), qos))
-        self.action_chunk = self._publisher(ActionChunk, '~/action_chunk')
-        self.model_input = self._publisher(Image, '~/model_input')
 
     def _publisher(self, kind: type, topic: str) -> Publisher:
         publisher = self._node.create_publisher(kind, topic, QoSProfile(depth=1))

@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """A ROS context per test, on loopback and in a domain of its own."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -19,9 +20,20 @@ def domain_id() -> int:
 
 @pytest.fixture
 def ros(domain_id: int, tmp_path, monkeypatch) -> Iterator:
+    monkeypatch.setenv('ROS_LOG_DIR', str(tmp_path / 'log'))
+    yield from _spinner(domain_id)
+
+
+@pytest.fixture
+def other_ros(ros, domain_id: int) -> Iterator:
+    """A second participant, as in another process: topics of one participant cannot have two types."""
+    yield from _spinner(domain_id)
+
+
+def _spinner(domain_id: int) -> Iterator:
     from ros_spinner import Spinner
 
-    monkeypatch.setenv('ROS_LOG_DIR', str(tmp_path / 'log'))
     spinner = Spinner(domain_id)
     yield spinner
     spinner.close()
+    gc.collect()  # the participant of a context lives until the last reference to it is gone

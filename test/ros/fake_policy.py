@@ -17,6 +17,18 @@ from flashrt_ros.parameters import Parameters, read_parameters
 
 CASES = Path(__file__).resolve().parent.parent / 'cases'
 NODE = '/policy'
+ARM = [f'joint_{i}' for i in range(1, 7)]
+# A checkpoint of joint velocities with a gripper position.
+VELOCITY = {
+    'actions__representation': 'joint_velocity',
+    'outputs__names': ['arm', 'hand'],
+    'outputs__arm__joints': ARM,
+    'outputs__arm__quantity': 'velocity',
+    'outputs__hand__topic': 'hand/commands',
+    'outputs__hand__joints': ['gripper'],
+    'outputs__hand__quantity': 'position',
+    'outputs__hand__type': 'float64_multi_array',
+}
 
 
 def values(**changes: object) -> dict[str, object]:
@@ -41,10 +53,14 @@ class FakePolicy:
         seconds: float = 0.0,
         horizon: int = 10,
         action_dim: int | None = None,
+        cameras: tuple[str, ...] | None = None,
+        model: str = 'pi05',
     ) -> None:
         joints = len(settings.joint_names)
+        self.settings = settings
+        self._model = model
         self.spec = PolicySpec(
-            cameras=settings.camera_names,
+            cameras=cameras or settings.camera_names,
             image_size=8,
             state_dim=joints,
             action_dim=joints if action_dim is None else action_dim,
@@ -58,7 +74,11 @@ class FakePolicy:
         self.failure = ''
         self.observations: list[Observation] = []
         self.threads: set[str] = set()
-        self.warm_ups = self.resets = self._prompts = 0
+        self.prompts: list[str] = []
+        self.trial_thread = ''  # of the first inference, which configuring makes
+        self.warm_ups = self.resets = self.views = 0
+        self.gate = threading.Event()  # closed: inference waits
+        self.gate.set()
 
     def _state_then_up(self, observation: Observation) -> NDArray:
         """Row i is the state plus (i + 1) / 100."""
@@ -73,15 +93,17 @@ class FakePolicy:
     def set_prompt(self, text: str) -> int:
         if not text.strip() or len(text) > 200:
             raise Error(f'prompt of {len(text)} characters does not fit')
-        self._prompts += 1
-        return self._prompts
+        self.prompts.append(text)
+        return len(self.prompts) + 1
 
     def infer(self, observation: Observation) -> ActionChunk:
         self.observations.append(observation)
         self.threads.add(threading.current_thread().name)
+        self.trial_thread = self.trial_thread or threading.current_thread().name
         if self.failure:
             raise Error(self.failure)
         time.sleep(self.seconds)
+        self.gate.wait()
         actions = np.asarray(self._answer(observation), np.float64)
         return ActionChunk(
             actions=actions,
@@ -94,8 +116,9 @@ class FakePolicy:
 
     def model_images(self, observation: Observation) -> NDArray[np.uint8]:
         """[N, 8, 8, 3]: the first pixel of each picture, all over."""
+        self.views += 1
         views = [np.broadcast_to(observation.images[slot][0, 0], (8, 8, 3)) for slot in self.spec.cameras]
         return np.stack(views).astype(np.uint8)
 
     def info(self) -> dict[str, str]:
-        return {'model': 'pi05', 'backend': 'fake', 'weights_digest': 'none'}
+        return {'model': self._model, 'backend': 'fake', 'weights_digest': 'none'}

@@ -7,12 +7,15 @@ import threading
 from typing import Any
 
 import numpy as np
+from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from fake_policy import FakePolicy, values
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
+from rcl_interfaces.srv import SetParameters
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
 from ros_spinner import Spinner, eventually
 from sensor_msgs.msg import Image, JointState
@@ -46,13 +49,20 @@ def picture(colour: tuple[int, int, int], stamp: Any, height: int = 12, width: i
 class Bench:
     """A policy node, a robot that publishes at 20 Hz, and what came out of the node."""
 
-    def __init__(self, ros: Spinner, namespace: str = '', **changes: object) -> None:
+    def __init__(
+        self,
+        ros: Spinner,
+        namespace: str = '',
+        camera_qos: QoSProfile = qos_profile_sensor_data,
+        **changes: object,
+    ) -> None:
         self.policies: list[FakePolicy] = []
         self.policy_options: dict[str, Any] = {}
+        self.load = self._load_fake
         self.flat = values(**changes)
         self.node = ros.add(
             PolicyNode(
-                self._load,
+                lambda parameters: self.load(parameters),
                 context=ros.context,
                 namespace=namespace,
                 parameter_overrides=overrides(self.flat),
@@ -69,15 +79,16 @@ class Bench:
         subscribe(DiagnosticArray, '/diagnostics', self.diagnostics.append, 50)
         subscribe(DiagnosticArray, 'policy/latency', self.latencies.append, 50)
         publish = self.robot.create_publisher
-        self.base = publish(Image, 'cam_base/image_raw', qos_profile_sensor_data)
-        self.wrist = publish(Image, 'cam_wrist/image_raw', qos_profile_sensor_data)
+        self.base = publish(Image, 'cam_base/image_raw', camera_qos)
+        self.wrist = publish(Image, 'cam_wrist/image_raw', camera_qos)
         self.joints = publish(JointState, 'joint_states', 20)
         self._is_publishing = threading.Event()
         self.robot.create_timer(0.05, self._publish)
-        self._change = self.robot.create_client(ChangeState, 'policy/change_state')
+        self.change_client = self.robot.create_client(ChangeState, 'policy/change_state')
         self._state = self.robot.create_client(GetState, 'policy/get_state')
+        self._parameters = self.robot.create_client(SetParameters, 'policy/set_parameters')
 
-    def _load(self, parameters: Parameters) -> FakePolicy:
+    def _load_fake(self, parameters: Parameters) -> FakePolicy:
         policy = FakePolicy(parameters, **self.policy_options)
         self.policies.append(policy)
         return policy
@@ -93,8 +104,8 @@ class Bench:
         if self._is_publishing.is_set():
             self.publish_once()
 
-    def publish_once(self) -> None:
-        stamp = self.robot.get_clock().now().to_msg()
+    def publish_once(self, stamp: Time | None = None) -> None:
+        stamp = stamp or self.robot.get_clock().now().to_msg()
         message = JointState(name=JOINTS, position=REST)
         message.header.stamp = stamp
         self.joints.publish(message)
@@ -110,7 +121,7 @@ class Bench:
     def change(self, transition: str) -> bool:
         number = getattr(Transition, f'TRANSITION_{transition.upper()}')
         request = ChangeState.Request(transition=Transition(id=number))
-        return self.call(self._change, request).success
+        return self.call(self.change_client, request).success
 
     def state(self) -> str:
         return self.call(self._state, GetState.Request()).current_state.label
@@ -125,17 +136,34 @@ class Bench:
             newest = self.statuses[-1] if self.statuses else None
             return newest if newest is not None and words in newest.message else None
 
-        try:
-            return eventually(latest, f"status '{words}'")
-        finally:
-            self.last_words = self.statuses[-1].message if self.statuses else 'none'
+        return eventually(latest, lambda: f"status '{words}', the newest is '{self.words}'")
+
+    def status_keys(self) -> set[str]:
+        return set(key_values(self.statuses[-1])) if self.statuses else set()
+
+    @property
+    def words(self) -> str:
+        return self.statuses[-1].message if self.statuses else ''
 
     def activate(self) -> None:
-        assert self.change('configure'), self.statuses[-1].message if self.statuses else 'configure failed'
+        assert self.change('configure'), self.words
         assert self.change('activate')
 
-    def set_prompt(self, text: str, qos: QoSProfile = LATCHED) -> None:
-        self.robot.create_publisher(String, 'policy/prompt', qos).publish(String(data=text))
+    def prompt_publisher(self, qos: QoSProfile = LATCHED) -> Publisher:
+        return self.robot.create_publisher(String, 'policy/prompt', qos)
+
+    def say(self, publisher: Publisher, text: str) -> None:
+        publisher.publish(String(data=text))
+
+    def set_prompt(self, text: str) -> None:
+        self.say(self.prompt_publisher(), text)
+
+    def set_parameter(self, name: str, value: object) -> str:
+        """Why it was refused, or nothing."""
+        request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
+        result = self.call(self._parameters, request).results[0]
+        assert result.successful == (not result.reason)
+        return result.reason
 
 
 def key_values(status: DiagnosticStatus) -> dict[str, str]:

@@ -5,6 +5,7 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import rclpy
@@ -16,12 +17,15 @@ from rclpy.signals import SignalHandlerOptions
 PATIENCE_S = 20.0  # for what takes milliseconds on an idle machine
 
 
-def eventually(claim: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> object:
+def eventually(
+    claim: Callable[[], Any], what: str | Callable[[], str], patience_s: float = PATIENCE_S
+) -> Any:
     """The first true value of claim(); fails with `what` when there is none in time."""
     deadline = time.monotonic() + patience_s
     while not (value := claim()):
         if time.monotonic() > deadline:
-            pytest.fail(f'waited {patience_s} s in vain for: {what}')
+            text = what if isinstance(what, str) else what()
+            pytest.fail(f'waited {patience_s} s in vain for: {text}')
         time.sleep(0.01)
     return value
 

@@ -1,10 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""The policy node with a fake policy over real DDS: lifecycle, data, services, reports."""
+"""The policy node with a fake policy over real DDS: data, services, reports."""
+
+import array
+import threading
 
 import numpy as np
-from robot_bench import JOINTS, REST, Bench, key_values
+import pytest
+from diagnostic_msgs.msg import DiagnosticStatus
+from fake_policy import CASES
+from rcl_interfaces.srv import SetParameters
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from robot_bench import BLUE, JOINTS, LATCHED, RED, REST, Bench, key_values, picture
 from ros_spinner import Spinner, eventually
+from sensor_msgs.msg import Image
+from trajectory_msgs.msg import JointTrajectory
+
+from flashrt_ros.actions import ActionPlayer, OutputMap
+from flashrt_ros.inputs import Moment
+from flashrt_ros.latency import STAGES
+from flashrt_ros.topics import CommandPublisher
 
 
 def test_observation_becomes_chunk_and_dry_run_publishes_no_command(ros: Spinner):
@@ -14,6 +31,7 @@ def test_observation_becomes_chunk_and_dry_run_publishes_no_command(ros: Spinner
     eventually(lambda: len(bench.chunks) >= 3, 'three chunks')
     chunk = bench.chunks[0]
     assert (chunk.chunk_id, chunk.rows, chunk.row_period) == (1, 10, 0.05)
+    assert (chunk.prompt, chunk.representation) == ('pick up the red block', 'joint_position')
     assert chunk.joint_names == JOINTS
     expected = np.array(REST) + 0.01 * np.arange(1, 11)[:, np.newaxis]
     np.testing.assert_allclose(np.reshape(chunk.actions, (10, 7)), expected)
@@ -23,3 +41,285 @@ def test_observation_becomes_chunk_and_dry_run_publishes_no_command(ros: Spinner
     eventually(lambda: int(key_values(bench.statuses[-1])['play.commands']) > 3, 'commands counted')
     topics = dict(bench.robot.get_topic_names_and_types())
     assert '/arm_controller/joint_trajectory' not in topics
+
+
+def test_command_path_publishes_what_the_player_says(ros: Spinner):
+    bench = Bench(ros)
+    assert bench.change('configure')
+    parameters = bench.policy.settings
+    outputs = OutputMap(parameters)
+    player = ActionPlayer(0.05, 0.05, outputs.is_velocity)
+    commands = CommandPublisher(bench.node, parameters, is_dry_run=False)
+    received: list[JointTrajectory] = []
+    bench.robot.create_subscription(JointTrajectory, 'arm_controller/joint_trajectory', received.append, 10)
+    eventually(lambda: bench.robot.count_publishers('/arm_controller/joint_trajectory'), 'publisher')
+    player.start()
+    chunk = np.load(CASES / 'chunks' / 'padding_columns_not_zero.npy')
+    player.accept(1, chunk[:, :7].astype(np.float64), player.mark())
+
+    def send() -> list[JointTrajectory]:
+        if not received:
+            commands.send(outputs.split(player.step()), Moment(0, 0))
+        return received
+
+    command = eventually(send, 'a command')[0]
+    commands.destroy()
+    assert command.joint_names == JOINTS
+    assert all(len(point.positions) == 7 and 3.0 not in point.positions for point in command.points)
+
+
+def test_swapped_pictures_and_the_prompt_reach_the_policy(ros: Spinner):
+    bench = Bench(ros)
+    bench.activate()
+    bench.feed()
+    eventually(lambda: bench.chunks, 'a chunk')
+    images = bench.policy.observations[-1].images
+    assert tuple(images['base'][0, 0]) == RED
+    assert tuple(images['wrist'][0, 0]) == BLUE
+    np.testing.assert_array_equal(bench.policy.observations[-1].state, REST)
+    assert bench.policy.threads == {'inference', bench.policy.trial_thread}
+
+
+def test_model_input_is_published_for_a_subscriber_only(ros: Spinner):
+    bench = Bench(ros)
+    bench.activate()
+    bench.feed()
+    eventually(lambda: len(bench.chunks) >= 2, 'chunks')
+    assert bench.policy.views == 0
+    seen: list[Image] = []
+    bench.robot.create_subscription(Image, 'policy/model_input', seen.append, 1)
+    views = eventually(lambda: seen, 'model input')[0]
+    assert (views.height, views.width) == (8, 16)
+    pixels = np.frombuffer(views.data, np.uint8).reshape(8, 16, 3)
+    assert tuple(pixels[0, 0]) == RED
+    assert tuple(pixels[0, 15]) == BLUE
+
+
+def test_prompt_by_topic_and_by_parameter(ros: Spinner):
+    bench = Bench(ros)
+    bench.activate()
+    bench.feed()
+    bench.set_prompt('open the drawer')
+    eventually(
+        lambda: bench.chunks and bench.chunks[-1].prompt == 'open the drawer', 'chunk of the new prompt'
+    )
+    volatile = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+    publisher = bench.prompt_publisher(volatile)
+    eventually(
+        lambda: bench.say(publisher, 'close it') or bench.chunks[-1].prompt == 'close it', 'volatile prompt'
+    )
+    assert bench.policy.prompts[1:] == ['open the drawer', 'close it']  # each once, through two subscriptions
+    assert bench.set_parameter('prompt', 'wipe the table') == ''
+    eventually(lambda: bench.chunks[-1].prompt == 'wipe the table', 'prompt by parameter')
+    bench.set_prompt('x' * 300)
+    bench.status('prompt refused: prompt of 300 characters does not fit')
+    count = len(bench.chunks)
+    eventually(lambda: len(bench.chunks) > count, 'chunks go on')
+    assert bench.chunks[-1].prompt == 'wipe the table'
+
+
+def test_prompt_that_was_published_before_the_node_was_up(ros: Spinner):
+    bench = Bench(ros)
+    bench.set_prompt('pick up the green block')
+    bench.activate()
+    bench.feed()
+    eventually(
+        lambda: bench.chunks and bench.chunks[-1].prompt == 'pick up the green block', 'latched prompt'
+    )
+
+
+def test_late_viewer_sees_the_status(ros: Spinner):
+    bench = Bench(ros)
+    assert bench.change('configure')
+    bench.status('inactive')
+    seen: list[DiagnosticStatus] = []
+    bench.robot.create_subscription(DiagnosticStatus, 'policy/status', seen.append, LATCHED)
+    assert 'inactive' in eventually(lambda: seen, 'latched status')[0].message
+
+
+def test_other_parameters_are_fixed_while_configured(ros: Spinner):
+    bench = Bench(ros)
+    assert bench.set_parameter('control_rate_hz', 30.0) == ''
+    bench.activate()
+    assert 'control_rate_hz is read at configure' in bench.set_parameter('control_rate_hz', 50.0)
+    assert 'dry_run is read at configure' in bench.set_parameter('dry_run', False)
+    assert 'prompt is' in bench.set_parameter('prompt', ' ')
+
+
+def test_start_needs_activation_and_stop_always_works(ros: Spinner):
+    bench = Bench(ros)
+    assert bench.service('stop').success
+    refused = bench.service('start')
+    assert not refused.success
+    assert refused.message == 'the node is unconfigured; activate it first'
+    bench.activate()
+    bench.feed()
+    bench.status('call ~/start')
+    assert bench.service('start').success
+    bench.status('commanding')
+    assert bench.service('stop').success
+    bench.status('call ~/start')
+    commands = int(key_values(bench.statuses[-1])['play.commands'])
+    count = len(bench.chunks)
+    eventually(lambda: len(bench.chunks) > count + 3, 'chunks go on')
+    eventually(lambda: bench.statuses[-1].message.startswith('inferring'), 'status')
+    assert int(key_values(bench.statuses[-1])['play.commands']) == commands
+
+
+def test_reset_clears_chunk_and_random_state_and_goes_on(ros: Spinner):
+    bench = Bench(ros, start_on_activate=True)
+    bench.activate()
+    bench.feed()
+    bench.status('commanding')
+    eventually(lambda: bench.chunks and bench.chunks[-1].chunk_id > 3, 'some chunks')
+    resets = bench.policy.resets
+    count = len(bench.chunks)
+    assert bench.service('reset').success
+    eventually(lambda: bench.policy.resets == resets + 1, 'random state')
+    eventually(lambda: any(chunk.chunk_id == 1 for chunk in bench.chunks[count:]), 'chunk 1 again')
+    bench.status('commanding')
+
+
+def test_lost_stream_is_named_and_starves_the_play(ros: Spinner):
+    bench = Bench(ros, start_on_activate=True, actions__starvation_limit_s=0.5)
+    bench.activate()
+    bench.feed()
+    bench.status('commanding')
+    bench.feed(False)
+    bench.status('no observation: ')
+    assert bench.statuses[-1].level == DiagnosticStatus.WARN
+    eventually(lambda: key_values(bench.statuses[-1])['commanding'] == 'False', 'the end of commanding')
+    assert int(key_values(bench.statuses[-1])['play.underruns']) == 1
+    bench.feed()
+    bench.status('stopped: no action to play for')
+    assert bench.service('start').success
+    bench.status('commanding')
+
+
+def test_bad_frames_are_counted_and_the_node_lives(ros: Spinner):
+    bench = Bench(ros)
+    bench.activate()
+    bench.feed()
+    eventually(lambda: bench.chunks, 'a chunk')
+    stamp = bench.robot.get_clock().now().to_msg()
+    short = picture(RED, stamp)
+    short.data = array.array('B', bytes(5))
+    depth = picture(RED, stamp)
+    depth.encoding = '16UC1'
+    eventually(
+        lambda: bench.base.publish(short) or bench.base.publish(depth)
+        or {'base.bad_size', 'base.not_8bit_colour'} <= bench.status_keys(),
+        'refusals counted',
+    )  # fmt: skip
+    count = len(bench.chunks)
+    eventually(lambda: len(bench.chunks) > count, 'chunks go on')
+
+
+def test_inference_error_is_shown_and_passes(ros: Spinner):
+    bench = Bench(ros)
+    bench.activate()
+    bench.policy.failure = 'the model gave NaN in row 3'
+    bench.feed()
+    assert bench.status('inference failed: the model gave NaN in row 3').level == DiagnosticStatus.ERROR
+    bench.policy.failure = ''
+    bench.status('call ~/start')
+
+
+def test_diagnostics_and_latency(ros: Spinner):
+    bench = Bench(ros, namespace='robot_a', start_on_activate=True)
+    bench.activate()
+    bench.feed()
+    bench.status('commanding')
+    parts = {
+        status.name: status for status in eventually(lambda: bench.diagnostics, 'diagnostics')[-1].status
+    }
+    assert set(parts) == {
+        f'/robot_a/policy: {name}'
+        for name in ('state', 'stream base', 'stream wrist', 'stream joint_states', 'inference', 'chunk',
+                     'safety', 'device')
+    }  # fmt: skip
+    eventually(lambda: bench.diagnostics[-1].status[1].message == 'receiving', 'base is shown as receiving')
+    latency = eventually(
+        lambda: [array for array in bench.latencies if len(array.status) == len(STAGES)], 'all stages'
+    )[-1]
+    for status in latency.status:
+        values = key_values(status)
+        assert float(values['p50_ms']) <= float(values['p90_ms']) <= float(values['p99_ms'])
+        assert float(values['p99_ms']) <= float(values['max_ms'])
+        assert int(values['count']) >= 1
+
+
+@pytest.mark.parametrize('reliability', [ReliabilityPolicy.BEST_EFFORT, ReliabilityPolicy.RELIABLE])
+def test_frames_arrive_from_either_kind_of_camera(ros: Spinner, reliability: ReliabilityPolicy):
+    bench = Bench(ros, camera_qos=QoSProfile(depth=5, reliability=reliability))
+    bench.activate()
+    bench.feed()
+    eventually(lambda: bench.chunks, 'a chunk')
+
+
+def test_publisher_that_cannot_be_heard_is_told_from_none(ros: Spinner, other_ros: Spinner):
+    bench = Bench(
+        ros,
+        cameras__base__reliability='reliable',
+        cameras__base__topic='cam_base/best_effort',
+        cameras__wrist__transport='compressed',
+        cameras__wrist__topic='cam_wrist/raw',
+        joints__topics=['elsewhere/joint_states'],
+    )
+    cameras = other_ros.add(Node('cameras', context=other_ros.context))
+    for topic in ('cam_base/best_effort', 'cam_wrist/raw'):
+        cameras.create_publisher(Image, topic, qos_profile_sensor_data)
+    bench.activate()
+
+    def message(stream: str) -> str:
+        newest = bench.diagnostics[-1].status if bench.diagnostics else []
+        return next((status.message for status in newest if status.name.endswith(f': stream {stream}')), '')
+
+    eventually(lambda: message('base') == 'publisher present, QoS incompatible', 'QoS is named')
+    eventually(lambda: 'it sends sensor_msgs/msg/Image' in message('wrist'), 'type is named')
+    eventually(lambda: message('elsewhere/joint_states') == 'no publisher', 'no publisher')
+
+
+def test_two_robots_share_no_topic(ros: Spinner):
+    a, b = Bench(ros, namespace='robot_a'), Bench(ros, namespace='robot_b')
+    for bench in (a, b):
+        bench.activate()
+    a.feed()
+    eventually(lambda: len(a.chunks) >= 3, 'chunks of robot_a')
+    assert b.chunks == []
+    shared = {'/diagnostics', '/rosout', '/parameter_events', '/clock'}
+    for bench, namespace in ((a, 'robot_a'), (b, 'robot_b')):
+        name, where = 'policy', f'/{namespace}'
+        for listing in (
+            bench.robot.get_publisher_names_and_types_by_node,
+            bench.robot.get_subscriber_names_and_types_by_node,
+            bench.robot.get_service_names_and_types_by_node,
+        ):
+            topics = {topic for topic, _ in listing(name, where)}
+            assert topics, listing
+            assert {topic for topic in topics if not topic.startswith(f'{where}/')} <= shared
+
+
+def test_callbacks_do_not_wait_for_inference(ros: Spinner):
+    bench = Bench(ros, start_on_activate=True)
+    bench.activate()
+    bench.policy.gate.clear()
+    bench.feed()
+    eventually(
+        lambda: len(bench.policy.observations) == 2, 'an inference that hangs'
+    )  # the first is the trial
+    assert bench.service('stop').success
+    bench.status('call ~/start')
+    eventually(lambda: int(key_values(bench.statuses[-1])['base.superseded']) > 3, 'frames go on arriving')
+    bench.policy.gate.set()
+    eventually(lambda: bench.chunks, 'the chunk')
+    assert threading.active_count() < 60
+
+
+def test_set_parameters_answers(ros: Spinner):
+    bench = Bench(ros)
+    client = bench.robot.create_client(SetParameters, 'policy/set_parameters')
+    request = SetParameters.Request(
+        parameters=[Parameter('cameras.wrist.topic', value='x').to_parameter_msg()]
+    )
+    assert bench.call(client, request).results[0].successful

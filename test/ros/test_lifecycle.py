@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Configuring that takes long, fails, is repeated; runs that begin afresh (R-34, R-35, R-37, R-40, R-46)."""
+
+import gc
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from fake_policy import FakePolicy
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from robot_bench import Bench, key_values
+from ros_spinner import Spinner, eventually
+
+from flashrt_core.errors import Error
+
+OWN_TOPICS = {'/policy/action_chunk', '/policy/model_input', '/policy/prompt'}
+
+
+def topics_of(bench: Bench) -> set[str]:
+    listings = (
+        bench.robot.get_publisher_names_and_types_by_node,
+        bench.robot.get_subscriber_names_and_types_by_node,
+    )
+    return {topic for listing in listings for topic, _ in listing('policy', '/')}
+
+
+def test_status_and_state_answer_while_configure_loads_and_a_second_request_is_refused(ros: Spinner):
+    bench = Bench(ros)
+    may_finish = threading.Event()
+    loads = []
+
+    def slow_load(parameters):
+        loads.append(parameters)
+        may_finish.wait()
+        return FakePolicy(parameters)
+
+    bench.load = slow_load
+    request = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_CONFIGURE))
+    eventually(bench.change_client.service_is_ready, 'service')
+    first = bench.change_client.call_async(request)
+    assert 'loading /data/checkpoints/bench_arm' in bench.status('configuring').message
+    assert bench.state() == 'configuring'
+    assert not bench.call(bench.change_client, request).success
+    assert not first.done()
+    assert len(loads) == 1
+    may_finish.set()
+    eventually(first.done, 'the first configure')
+    assert first.result().success
+    assert bench.state() == 'inactive'
+
+
+def test_failed_configure_leaves_nothing_and_can_be_repeated(ros: Spinner, tmp_path: Path):
+    bench = Bench(ros, model__checkpoint=str(tmp_path / 'nothing'))
+
+    def load(parameters):
+        if not Path(parameters.checkpoint).exists():
+            raise Error(f'checkpoint {parameters.checkpoint} does not exist')
+        return FakePolicy(parameters)
+
+    bench.load = load
+    assert not bench.change('configure')
+    assert bench.state() == 'unconfigured'
+    assert f'checkpoint {tmp_path}/nothing does not exist' in bench.status('configure failed').message
+    assert not topics_of(bench) & OWN_TOPICS
+    assert not inference_threads()
+    assert bench.set_parameter('model.checkpoint', str(tmp_path)) == ''
+    bench.activate()
+    assert topics_of(bench) >= OWN_TOPICS
+
+
+def test_all_faults_are_in_the_status(ros: Spinner):
+    bench = Bench(ros, prompt=False, control_rate_hz=0.0, dry_run=False)
+    assert not bench.change('configure')
+    message = bench.status('configure failed').message
+    for fault in (
+        'prompt is a boolean',
+        'control_rate_hz is 0.0',
+        'dry_run is false',
+        'parameters of /policy',
+    ):
+        assert fault in message
+
+
+def test_invalid_topic_name_leaves_nothing(ros: Spinner):
+    bench = Bench(ros, cameras__wrist__topic='not a topic')
+    assert not bench.change('configure')
+    assert 'not a topic' in bench.status('configure failed').message
+    assert not topics_of(bench) & (OWN_TOPICS | {'/cam_base/image_raw'})
+    assert not inference_threads()
+
+
+def test_twenty_rounds_free_everything(ros: Spinner):
+    bench = Bench(ros)
+    levels = []
+    for _ in range(20):
+        bench.activate()
+        assert bench.change('deactivate')
+        assert bench.change('cleanup')
+        bench.policies.clear()
+        gc.collect()
+        levels.append((resident_bytes(), topics_of(bench)))
+    memory = [level[0] for level in levels]
+    assert memory[-1] <= 1.05 * memory[4], memory  # the first rounds fill caches
+    assert levels[-1][1] == levels[4][1]
+    assert not inference_threads()
+
+
+def inference_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == 'inference']
+
+
+def resident_bytes() -> int:
+    pages = int(Path('/proc/self/statm').read_text().split()[1])
+    return pages * 4096
+
+
+def test_no_chunk_before_frames_newer_than_activation(ros: Spinner):
+    bench = Bench(ros)
+    assert bench.change('configure')
+    stamp = bench.robot.get_clock().now().to_msg()
+    bench.feed()
+    time.sleep(0.3)  # frames arrive while inactive
+    bench.feed(False)
+    assert bench.change('activate')
+    for _ in range(5):
+        bench.publish_once(stamp)
+        time.sleep(0.02)
+    assert bench.chunks == []
+    status = eventually(
+        lambda: bench.status_keys() >= {'base.before_activation'} and bench.statuses[-1], 'refused'
+    )
+    assert int(key_values(status)['base.before_activation']) >= 1
+    bench.feed()
+    eventually(lambda: bench.chunks, 'a chunk of fresh frames')
+
+
+def test_each_run_starts_afresh_and_the_prompt_stays(ros: Spinner):
+    bench = Bench(ros, start_on_activate=True)
+    assert bench.change('configure')
+    bench.feed()
+    bench.set_prompt('open the drawer')
+    eventually(lambda: 'open the drawer' in bench.policy.prompts, 'prompt')
+    for run in range(5):
+        resets = bench.policy.resets
+        count = len(bench.chunks)
+        assert bench.change('activate')
+        eventually(lambda count=count: len(bench.chunks) >= count + 2, 'chunks')
+        assert bench.chunks[count].chunk_id == 1, run
+        assert bench.chunks[count].prompt == 'open the drawer'
+        assert bench.policy.resets == resets + 1
+        assert bench.change('deactivate')
+        time.sleep(0.05)  # what was on its way
+
+
+def test_warm_up_runs_at_configure_and_is_no_delay(ros: Spinner):
+    bench = Bench(ros, start_on_activate=True)
+    bench.policy_options = {'seconds': 0.3}
+    bench.activate()
+    assert bench.policy.warm_ups == 1
+    bench.policy.seconds = 0.0
+    bench.feed()
+    status = bench.status('commanding')
+    assert key_values(status)['play.skipped_rows'] == '0'
+    latency = eventually(lambda: bench.latencies, 'latency')[-1]
+    inference = next(status for status in latency.status if status.name.endswith('latency inference'))
+    assert float(key_values(inference)['max_ms']) < 300
+
+
+@pytest.mark.parametrize(
+    ('options', 'text'),
+    [
+        ({'action_dim': 6}, 'joints.names has 7 names, the actions of the policy have 6 columns'),
+        (
+            {'answer': lambda observation: [[0.0] * 6]},
+            'a chunk has shape [1, 6], needed at least 1 row and 7',
+        ),
+        ({'horizon': 0}, 'a chunk has shape [0, 7]'),
+        ({'model': 'pi0'}, 'model.config is pi05, the checkpoint holds pi0'),
+        ({'cameras': ('base', 'left_wrist')}, "the policy wants ['base', 'left_wrist']"),
+    ],
+)
+def test_policy_that_does_not_fit_the_robot_is_refused_at_configure(ros: Spinner, options: dict, text: str):
+    bench = Bench(ros)
+    bench.policy_options = options
+    assert not bench.change('configure')
+    assert text in bench.status('configure failed').message
+
+
+def test_end_effector_actions_are_refused_by_name(ros: Spinner):
+    bench = Bench(ros, actions__representation='end_effector')
+    assert not bench.change('configure')
+    assert 'end_effector actions are no joint commands' in bench.status('configure failed').message

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""The table of parameters: all faults at once, YAML's traps, files without ROS (R-30 to R-33)."""
+
+import re
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+
+import pytest
+from fake_policy import ARM, CASES, NODE, VELOCITY, parameters, values
+
+from flashrt_ros.parameter_file import read_parameter_file
+from flashrt_ros.parameter_table import REQUIRED, ParameterFaults, keys_of
+from flashrt_ros.parameters import (
+    CameraParameters,
+    OutputParameters,
+    Parameters,
+    load_parameters_file,
+    parameters_table,
+    read_parameters,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def faults(flat: dict[str, object]) -> str:
+    with pytest.raises(ParameterFaults) as raised:
+        read_parameters(flat, NODE)
+    return '\n'.join(raised.value.faults)
+
+
+def case(name: str, node: str = NODE) -> Parameters:
+    return load_parameters_file(CASES / 'params' / name, node)[0]
+
+
+def case_faults(name: str, node: str = NODE) -> str:
+    with pytest.raises(ParameterFaults) as raised:
+        case(name, node)
+    return str(raised.value)
+
+
+# Cases
+
+
+def test_good_file():
+    good, warnings = load_parameters_file(CASES / 'params' / 'ok.yaml', NODE)
+    assert warnings == []
+    assert good.camera_names == ('base', 'wrist')
+    assert good.cameras[1].topic == 'cam_wrist/image_raw'
+    assert good.joint_upper[6] == 0.08
+    assert good.control_rate_hz == 20.0
+    assert good.dry_run
+    with pytest.raises(FrozenInstanceError):
+        good.dry_run = False
+
+
+def test_whole_numbers_are_accepted_where_numbers_are_wanted():
+    rate = case('integer_for_float.yaml').control_rate_hz
+    assert (rate, type(rate)) == (20.0, float)
+    assert case('integers_in_limits.yaml').joint_lower == (-2.0,) * 6 + (0.0,)
+
+
+def test_mixed_list_is_refused_with_line_and_key():
+    text = case_faults('mixed_limits.yaml')
+    assert re.search(r"mixed_limits.yaml.*\n.*line \d+: 'upper' mixes whole numbers and decimals", text)
+
+
+@pytest.mark.parametrize(
+    ('name', 'shown'),
+    [
+        ('prompt_off.yaml', "prompt: 'off'"),
+        ('prompt_yes.yaml', "prompt: 'on'"),
+        ('prompt_number.yaml', "prompt: '42'"),
+        ('prompt_missing_value.yaml', "prompt: 'text'"),
+        ('prompt_blank.yaml', 'prompt is blank'),
+    ],
+)
+def test_word_that_yaml_turns_into_something_else(name: str, shown: str):
+    assert shown in case_faults(name)
+
+
+@pytest.mark.parametrize(
+    ('name', 'node'), [('wrong_node_name.yaml', NODE), ('wrong_namespace.yaml', '/robot_a/policy')]
+)
+def test_file_for_another_node_lists_what_is_missing_and_where_it_was_looked_for(name: str, node: str):
+    text = case_faults(name, node)
+    assert f'parameters of {node}' in text
+    assert f'is the parameter file written for a node {node}?' in text
+    for key in ('model.checkpoint', 'cameras.names', 'joints.names', 'joints.lower', 'prompt'):
+        assert f'{key} is missing' in text
+
+
+def test_file_of_a_namespace_applies_there():
+    assert case('wrong_namespace.yaml', '/robot_b/policy').prompt == 'pick up the red block'
+
+
+def test_misspelled_key_is_named_with_the_nearest():
+    text = case_faults('misspelled_key.yaml')
+    assert 'control_rate_hz is missing' in text
+    assert 'control_rate_hertz is not a parameter of this node (nearest: control_rate_hz)' in text
+    _, warnings = read_parameters(values(camera__max_age_s=1.0), NODE)
+    assert warnings == ['camera.max_age_s is not a parameter of this node (nearest: cameras.max_age_s)']
+
+
+def test_values_that_contradict_each_other():
+    assert 'control_rate_hz is 0.0, allowed: 0.1 to 1000.0' in case_faults('rate_zero.yaml')
+    assert 'joints.upper has 6 values, joints.names has 7' in case_faults('limits_one_short.yaml')
+    text = case_faults('limits_swapped.yaml')
+    for joint in ('joint_1', 'gripper'):
+        assert re.search(rf'joints.lower is .* for {joint}: lower must be below upper', text)
+
+
+def test_tab_is_named_with_file_and_line():
+    text = case_faults('tab_indent.yaml')
+    assert 'tab_indent.yaml' in text
+    lines = (CASES / 'params' / 'tab_indent.yaml').read_text().splitlines()
+    assert f'line {next(i for i, line in enumerate(lines, 1) if chr(9) in line)}: ' in text
+    assert 'indent with spaces' in text
+
+
+# Rules
+
+
+def test_all_faults_are_listed_at_once():
+    text = faults(
+        values(prompt=False, control_rate_hz='fast', model__fit='zoom', joints__upper=[1.0], model__seed=-1)
+    )
+    for expected in (
+        'prompt is a boolean',
+        "control_rate_hz is 'fast'",
+        "model.fit is 'zoom'",
+        'joints.upper has 1',
+        'model.seed is -1',
+    ):
+        assert expected in text
+
+
+@pytest.mark.parametrize(
+    'name', [row.name for table in (Parameters, CameraParameters, OutputParameters)
+             for _, row, _ in keys_of(table) if row.default is REQUIRED]
+)  # fmt: skip
+def test_each_required_key_is_named_when_it_is_missing(name: str):
+    name = name.replace('<slot>', 'wrist').replace('<output>', 'arm')
+    flat = values()
+    del flat[name]
+    assert f'{name} is missing' in faults(flat)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'text'),
+    [
+        ({'dry_run': False}, 'no joint limit check and no stop latch yet'),
+        ({'model__statistics': ''}, 'model.statistics or model.asset_id is missing'),
+        ({'model__asset_id': 'x'}, 'give one'),
+        ({'model__platform': 'aloha'}, 'model.adapt_to_pi is missing'),
+        ({'model__normalisation': ''}, 'model.normalisation is missing'),
+        ({'actions__delta_mask': [6, -2]}, 'covers 8 columns, joints.names has 7'),
+        ({'cameras__names': ['base', 'base']}, "cameras.names names 'base' 2 times"),
+        ({'cameras__names': []}, 'cameras.names is empty'),
+        ({'joints__names': 'joint_1'}, 'wanted a list'),
+        ({'grippers__names': ['hand']}, "'hand' is not in joints.names"),
+        ({'grippers__closed': [0.08]}, 'both 0.08 for gripper'),
+        ({'grippers__model_one': []}, 'grippers.model_one has 0 values, grippers.names has 1'),
+        ({'grippers__model_one': ['shut']}, "grippers.model_one[0] is 'shut', allowed: open, closed"),
+        ({'outputs__arm__joints': ['joint_1']}, "no output names 'gripper'"),
+        ({'outputs__arm__joints': [*ARM, 'gripper', 'gripper']}, "'gripper' 2 times"),
+        ({'outputs__arm__quantity': 'velocity'}, "the actions of 'joint_1' are position values"),
+        ({'actions__representation': 'joint_velocity'}, "the actions of 'joint_1' are velocity values"),
+        ({'cameras__wrist__rotation': 45}, 'allowed: 0, 90, 180, 270'),
+        ({'joints__lower': [float('nan')] * 7}, 'wanted a finite number'),
+    ],
+)  # fmt: skip
+def test_rule(changes: dict[str, object], text: str):
+    assert text in faults(values(**changes))
+
+
+def test_velocity_arm_with_position_gripper():
+    arm, hand = parameters(**VELOCITY).outputs
+    assert (arm.type, hand.type) == ('joint_trajectory', 'float64_multi_array')
+
+
+def test_output_type_is_the_default_of_every_output():
+    assert parameters(output__type='joint_state').outputs[0].type == 'joint_state'
+
+
+def test_robot_without_gripper():
+    assert (
+        parameters(
+            grippers__names=None, grippers__model_one=[], grippers__open=[], grippers__closed=[]
+        ).grippers
+        == ()
+    )
+
+
+# Files
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / 'robot.yaml'
+    path.write_text(text)
+    return path
+
+
+def test_patterns_of_node_names(tmp_path):
+    text = ''.join(
+        f'{pattern}:\n  ros__parameters: {{k{i}: {i}}}\n'
+        for i, pattern in enumerate(
+            ['/**', '/policy', 'policy', '/*/policy', '/**/policy', '/a/b/policy', '/other']
+        )
+    )
+    path = write(tmp_path, text)
+    assert read_parameter_file(path, '/policy') == {'k0': 0, 'k1': 1, 'k2': 2, 'k4': 4}
+    assert read_parameter_file(path, '/a/policy') == {'k0': 0, 'k3': 3, 'k4': 4}
+    assert read_parameter_file(path, '/a/b/policy') == {'k0': 0, 'k4': 4, 'k5': 5}
+
+
+@pytest.mark.parametrize(
+    ('text', 'fault'),
+    [
+        ('/**:\n  ros__parameters:\n    a: 1\n    a: 2\n', "line 4: key 'a' was already given in line 3"),
+        (
+            '/**:\n  ros__parameters:\n    a: !!python/object/apply:os.getcwd []\n',
+            'could not determine a constructor',
+        ),
+        ('a: 1\n', 'section'),
+        ('- a\n', 'section'),
+        ('/**:\n  ros__parameters:\n    a: [1, x]\n', "'a' mixes int and str"),
+        ('a: [1\n', 'line 2'),
+    ],
+)
+def test_file_fault(tmp_path, text: str, fault: str):
+    with pytest.raises(ParameterFaults, match=re.escape(fault)):
+        read_parameter_file(write(tmp_path, text), NODE)
+
+
+def test_file_that_does_not_exist(tmp_path):
+    with pytest.raises(ParameterFaults, match=r'nowhere.yaml: 1 fault.*\n.*cannot be read'):
+        load_parameters_file(tmp_path / 'nowhere.yaml')
+
+
+@pytest.mark.parametrize('name', ['pi05_thor.yaml', 'pi05_single_arm.yaml'])
+def test_shipped_examples_have_no_fault(name: str):
+    _, warnings = load_parameters_file(ROOT / 'config' / name)
+    assert warnings == []
+
+
+# Documentation
+
+
+def test_documented_table_is_the_table_of_the_code():
+    text = (ROOT / 'docs' / 'parameters.md').read_text()
+    assert parameters_table() in text, (
+        'write the output of python -m flashrt_ros.parameters into docs/parameters.md'
+    )
+
+
+def test_every_field_is_in_the_table():
+    for table, by_hand in ((Parameters, {'cameras', 'outputs', 'grippers'}), (CameraParameters, {'slot'}),
+                           (OutputParameters, {'name'})):  # fmt: skip
+        documented = {name for name, _, _ in keys_of(table)}
+        assert {field.name for field in fields(table)} - documented == by_hand

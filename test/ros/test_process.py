@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""The node as a process: parameter files, faults that a user sees, signals, exit codes (R-30 to R-36)."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from diagnostic_msgs.msg import DiagnosticStatus
+from fake_policy import CASES
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState, GetState
+from rclpy.node import Node
+from rclpy.qos import qos_profile_sensor_data
+from robot_bench import JOINTS, LATCHED, REST, picture
+from ros_spinner import Spinner, eventually
+from sensor_msgs.msg import Image, JointState
+
+HERE = Path(__file__).resolve().parent
+EXIT_S = 2.0  # promised; an idle machine needs a tenth of it
+SLACK = 10.0  # live timings get ten times the promise
+
+
+class Process:
+    """`python -m ...` with a parameter file, and what it printed."""
+
+    def __init__(self, module: str, file: Path, tmp_path: Path, domain_id: int) -> None:
+        self._output = tmp_path / 'output.txt'
+        environment = os.environ | {
+            'ROS_DOMAIN_ID': str(domain_id),
+            'ROS_LOG_DIR': str(tmp_path),
+            'PYTHONPATH': os.pathsep.join([str(HERE), os.environ.get('PYTHONPATH', '')]),
+            'PYTHONUNBUFFERED': '1',
+        }
+        with self._output.open('w') as output:
+            self._process = subprocess.Popen(
+                [sys.executable, '-m', module, '--ros-args', '--params-file', str(file)],
+                stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=HERE.parents[1],
+            )  # fmt: skip
+
+    def output(self) -> str:
+        return self._output.read_text()
+
+    def wait(self) -> int:
+        return self._process.wait(60)
+
+    def end(self, number: int) -> tuple[int, float]:
+        """Exit code and seconds until it."""
+        begin = time.monotonic()
+        self._process.send_signal(number)
+        return self.wait(), time.monotonic() - begin
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(60)
+
+
+@pytest.fixture(scope='module')
+def domain_id(domain_id: int) -> int:
+    """A domain for this file: processes that end hard are missed by the others for a while."""
+    return domain_id % 100 + 1
+
+
+@pytest.fixture
+def start(tmp_path: Path, domain_id: int) -> Iterator:
+    running: list[Process] = []
+
+    def start_process(module: str, file: Path) -> Process:
+        running.append(Process(module, file, tmp_path, domain_id))
+        return running[-1]
+
+    yield start_process
+    for process in running:
+        process.close()
+
+
+class Client:
+    """Drives a node in another process."""
+
+    def __init__(self, ros: Spinner) -> None:
+        self.node = ros.add(Node('client', context=ros.context))
+        self._change = self.node.create_client(ChangeState, 'policy/change_state')
+        self._state = self.node.create_client(GetState, 'policy/get_state')
+        self.statuses: list[DiagnosticStatus] = []
+        self.node.create_subscription(DiagnosticStatus, 'policy/status', self.statuses.append, LATCHED)
+        self._base = self.node.create_publisher(Image, 'cam_base/image_raw', qos_profile_sensor_data)
+        self._wrist = self.node.create_publisher(Image, 'cam_wrist/image_raw', qos_profile_sensor_data)
+        self._joints = self.node.create_publisher(JointState, 'joint_states', 20)
+
+    def request(self, transition: int):
+        eventually(self._is_heard, 'an answer of the node')
+        return self._change.call_async(ChangeState.Request(transition=Transition(id=transition)))
+
+    def _is_heard(self) -> bool:
+        """A question without effect: the first ones may get lost while the two sides discover each other."""
+        future = self._state.call_async(GetState.Request())
+        deadline = time.monotonic() + 1.0
+        while not future.done() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return future.done()
+
+    def change(self, transition: int) -> bool:
+        future = self.request(transition)
+        eventually(future.done, 'transition')
+        return future.result().success
+
+    def words(self) -> str:
+        return self.statuses[-1].message if self.statuses else ''
+
+    def feed(self) -> None:
+        self.node.create_timer(0.05, self._publish)
+
+    def _publish(self) -> None:
+        stamp = self.node.get_clock().now().to_msg()
+        state = JointState(name=JOINTS, position=REST)
+        state.header.stamp = stamp
+        self._joints.publish(state)
+        self._base.publish(picture((255, 0, 0), stamp))
+        self._wrist.publish(picture((0, 0, 255), stamp))
+
+
+@pytest.mark.parametrize(
+    ('name', 'text'),
+    [
+        ('tab_indent.yaml', 'indent with spaces'),
+        ('mixed_limits.yaml', "'upper' mixes whole numbers and decimals"),
+        ('prompt_missing_value.yaml', "'prompt' has no value"),
+        ('nowhere.yaml', 'cannot be read'),
+    ],
+)
+def test_file_that_ros_cannot_read_ends_the_process_with_file_and_key(start, name: str, text: str):
+    process = start('flashrt_ros.policy_node', CASES / 'params' / name)
+    assert process.wait() == 1
+    assert text in process.output()
+    assert name in process.output()
+    assert 'Traceback' not in process.output()
+
+
+@pytest.mark.parametrize(
+    ('name', 'text'),
+    [
+        (
+            'misspelled_key.yaml',
+            'control_rate_hertz is not a parameter of this node (nearest: control_rate_hz)',
+        ),
+        ('prompt_off.yaml', "prompt: 'off'"),
+        ('limits_one_short.yaml', 'joints.upper has 6 values'),
+        ('wrong_node_name.yaml', 'is the parameter file written for a node /policy?'),
+        ('wrong_namespace.yaml', 'cameras.names is missing'),
+    ],
+)
+def test_faults_reach_log_and_status(start, ros: Spinner, name: str, text: str):
+    process = start('flashrt_ros.policy_node', CASES / 'params' / name)
+    client = Client(ros)
+    assert not client.change(Transition.TRANSITION_CONFIGURE)
+    eventually(lambda: text in client.words(), lambda: f'{text} in {client.words()}')
+    assert process.end(signal.SIGTERM)[0] == 0
+    assert text in process.output()
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_signal_while_commanding_ends_with_code_0(start, ros: Spinner, number: int):
+    process = start('fake_node', CASES / 'params' / 'integers_in_limits.yaml')
+    client = Client(ros)
+    assert client.change(Transition.TRANSITION_CONFIGURE), process.output()
+    assert client.change(Transition.TRANSITION_ACTIVATE)
+    client.feed()
+    eventually(lambda: client.words().startswith('inferring'), client.words)
+    code, seconds = process.end(number)
+    assert code == 0, process.output()
+    assert seconds < SLACK * EXIT_S
+    assert 'Traceback' not in process.output()
+
+
+def test_signal_before_configure_ends_with_code_0(start, ros: Spinner):
+    process = start('flashrt_ros.policy_node', CASES / 'params' / 'ok.yaml')
+    client = Client(ros)
+    eventually(lambda: client.words() == 'not configured', client.words)
+    assert process.end(signal.SIGINT)[0] == 0
+
+
+@pytest.mark.parametrize('stuck_in', ['load', 'inference'])
+def test_signal_does_not_wait_for_what_cannot_be_interrupted(start, ros: Spinner, stuck_in: str):
+    process = start(f'fake_node_{stuck_in}', CASES / 'params' / 'ok.yaml')
+    client = Client(ros)
+    configured = client.request(Transition.TRANSITION_CONFIGURE)
+    if stuck_in == 'load':
+        eventually(lambda: client.words().startswith('configuring: loading'), client.words)
+    else:
+        eventually(configured.done, 'configure')
+        assert client.change(Transition.TRANSITION_ACTIVATE)
+        client.feed()
+        eventually(lambda: 'STUCK' in process.output(), 'an inference that hangs')
+    code, seconds = process.end(signal.SIGTERM)
+    assert code == 0, process.output()
+    assert seconds < SLACK * EXIT_S

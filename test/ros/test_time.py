@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Simulated time in the live node: no clock, and a clock that jumps back (R-17, R-18)."""
+
+import threading
+
+from robot_bench import JOINTS, REST, Bench, key_values, picture
+from ros_spinner import Spinner, eventually
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import JointState
+
+RED, BLUE = (255, 0, 0), (0, 0, 255)
+
+
+class Simulation:
+    """A clock at 100 Hz and a robot that is stamped by it."""
+
+    def __init__(self, bench: Bench, begin_s: float) -> None:
+        self._bench = bench
+        self._clock = bench.robot.create_publisher(Clock, '/clock', 10)
+        self._tick = round(begin_s * 100)
+        self._lock = threading.Lock()
+        bench.robot.create_timer(0.01, self._step)
+
+    def jump_to(self, seconds: float) -> None:
+        with self._lock:
+            self._tick = round(seconds * 100)
+
+    def _step(self) -> None:
+        with self._lock:
+            self._tick += 1
+            message = Clock()
+            message.clock.sec, rest = divmod(self._tick, 100)
+            message.clock.nanosec = rest * 10_000_000
+            self._clock.publish(message)
+            if self._tick % 5 == 0:
+                state = JointState(name=JOINTS, position=REST)
+                state.header.stamp = message.clock
+                self._bench.joints.publish(state)
+                self._bench.base.publish(picture(RED, message.clock))
+                self._bench.wrist.publish(picture(BLUE, message.clock))
+
+
+def test_missing_clock_is_named_and_nothing_is_commanded(ros: Spinner):
+    bench = Bench(ros, use_sim_time=True, start_on_activate=True)
+    bench.activate()
+    bench.feed()  # stamped with real time
+    bench.status('waiting for clock: use_sim_time is true and nothing publishes /clock')
+    assert bench.chunks == []
+    assert key_values(bench.statuses[-1])['play.commands'] == '0'
+    Simulation(bench, 5.0)
+    bench.feed(False)
+    bench.status('commanding')
+
+
+def test_clock_that_jumps_back_begins_afresh(ros: Spinner):
+    bench = Bench(ros, use_sim_time=True, start_on_activate=True)
+    simulation = Simulation(bench, 100.0)
+    bench.activate()
+    bench.status('commanding')
+    eventually(lambda: len(bench.chunks) > 5, 'chunks')
+    resets = bench.policy.resets
+    simulation.jump_to(10.0)
+    lap_2 = eventually(lambda: [c for c in bench.chunks if c.header.stamp.sec < 50], 'chunks of lap 2')
+    assert bench.policy.resets == resets + 1
+    assert lap_2[0].chunk_id == 1
+    first = bench.chunks.index(lap_2[0])
+    assert all(chunk.header.stamp.sec >= 100 for chunk in bench.chunks[:first])
+    assert all(chunk.header.stamp.sec < 50 for chunk in bench.chunks[first:])
+    assert all(age >= 0 for chunk in bench.chunks for age in chunk.oldest_ages)
+    bench.status('commanding')
