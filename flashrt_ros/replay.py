@@ -36,11 +36,12 @@ def run(
         float, typer.Option(min=0.001, help='offline: what an inference takes on the clock of the recording')
     ] = 50.0,
 ) -> None:
-    """Play a recording through the policy node and report the latency from sensor stamp to command.
+    """Play a recording through the policy node; report the latency from sensor stamp to command.
 
-    Live, header stamps are moved to now by one constant, so that ages and jitter stay as recorded; with
-    --clock they stay as they are and the node runs on simulated time. Only cameras and joints that the
-    parameters name are played: recorded commands never reach a robot.
+    Live, one constant moves all header stamps to now: ages and jitter stay as recorded.
+
+    Only cameras and joints that the parameters name are played: recorded commands reach no robot.
+
     Exit code: 0, 1 over the budget, 2 for a fault.
     """
     console = Console()

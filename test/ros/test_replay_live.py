@@ -10,9 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fake_policy import CASES
 from rich.console import Console
+from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
 
 from flashrt_core.errors import Error
 from flashrt_ros.bag import BagError
@@ -21,6 +25,7 @@ from flashrt_ros.replay_live import replay_live
 from flashrt_ros.report import Report
 
 BAGS = CASES / 'bags'
+RAW_FRAMES = 15
 PARAMS = CASES / 'params' / 'ok.yaml'
 NODE = (sys.executable, str(Path(__file__).parent / 'fake_node.py'))
 COMPRESSED = {
@@ -37,12 +42,19 @@ def own_domain(domain_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('ROS_DOMAIN_ID', str(domain_id))
 
 
-def run(bag: str, out: Path, simulated_time: bool = False, **options: object) -> Report:
+def run(bag: str | Path, out: Path, simulated_time: bool = False, **options: object) -> Report:
     overrides = COMPRESSED | PATIENT | options.pop('overrides', {})
     return replay_live(
         BAGS / bag, PARAMS, out, Console(quiet=True),
         simulated_time=simulated_time, overrides=overrides, command=options.pop('command', NODE), **options,
     )  # fmt: skip
+
+
+def in_a_process(code: str, folder: Path) -> list[str]:
+    """A command line: Fast DDS reads its profile once per process, and other tests started it without."""
+    here = str(Path(__file__).parent)
+    prelude = f'import pathlib, sys; sys.path.insert(0, {here!r}); import test_replay_live as tests'
+    return [sys.executable, '-c', f'{prelude}; folder = pathlib.Path(sys.argv[1]); {code}', str(folder)]
 
 
 def check(report: Report) -> None:
@@ -101,6 +113,60 @@ def test_r28_needed_type_is_refused_before_the_node_starts(tmp_path):
     assert not (tmp_path / 'node.log').exists()
 
 
+def test_raw_pictures_of_a_best_effort_camera_all_arrive(tmp_path):
+    """A raw VGA picture is larger than the shared memory that Fast DDS takes unasked, and is then lost."""
+    write_raw(tmp_path / 'raw')
+    done = subprocess.run(
+        in_a_process('print(tests.replay_raw(folder).to_json())', tmp_path),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    streams = json.loads(done.stdout)['streams']
+    assert {name: (counts['recorded'], counts['unexplained']) for name, counts in streams.items()} == {
+        'base': (RAW_FRAMES, 0),
+        'wrist': (RAW_FRAMES, 0),
+        'joint_states': (5 * RAW_FRAMES, 0),
+    }
+
+
+def replay_raw(folder: Path) -> Report:
+    topics = {f'cameras.{slot}.topic': f'cam_{slot}/image_raw' for slot in ('base', 'wrist')}
+    raw = topics | {f'cameras.{slot}.transport': 'raw' for slot in ('base', 'wrist')}
+    return run(folder / 'raw', folder / 'out', overrides=raw)
+
+
+def write_raw(folder: Path) -> None:
+    store = get_typestore(Stores.ROS2_KILTED)
+    image, joints = (store.types[f'sensor_msgs/msg/{name}'] for name in ('Image', 'JointState'))
+    header, time_type = store.types['std_msgs/msg/Header'], store.types['builtin_interfaces/msg/Time']
+    unset = QosTime(0, 0)
+    best_effort = Qos(
+        QosHistory.KEEP_LAST, 5, QosReliability.BEST_EFFORT, QosDurability.VOLATILE, unset, unset,
+        QosLiveliness.AUTOMATIC, unset, False,
+    )  # fmt: skip
+    names = [f'joint_{number}' for number in range(1, 7)] + ['gripper']
+    pixels = np.zeros(480 * 640 * 3, np.uint8)
+    with Writer(folder, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        cameras = [
+            writer.add_connection(
+                f'/cam_{slot}/image_raw', image.__msgtype__, typestore=store,
+                offered_qos_profiles=[best_effort],
+            )
+            for slot in ('base', 'wrist')
+        ]  # fmt: skip
+        states = writer.add_connection('/joint_states', joints.__msgtype__, typestore=store)
+        for tick in range(5 * RAW_FRAMES):
+            log_ns = 1_000_000_000 + tick * 20_000_000
+            stamp = header(time_type(*divmod(log_ns, 1_000_000_000)), '')
+            empty = np.zeros(0)
+            state = joints(stamp, names, np.full(7, 0.05), empty, empty)
+            writer.write(states, log_ns, store.serialize_cdr(state, joints.__msgtype__))
+            if tick % 5 == 0:
+                picture = image(stamp, 480, 640, 'rgb8', 0, 3 * 640, pixels)
+                for camera in cameras:
+                    writer.write(camera, log_ns, store.serialize_cdr(picture, image.__msgtype__))
+
+
 def test_a_node_that_cannot_configure_is_reported_with_its_words(tmp_path):
     real = (sys.executable, '-m', 'flashrt_ros.policy_node')
     with pytest.raises(Error, match=r'refused to configure.*(?s:.)*/data/checkpoints/bench_arm'):
@@ -124,12 +190,8 @@ def test_a_running_node_is_not_disturbed(ros, tmp_path):
 
 def test_interrupt_ends_the_node(tmp_path):
     """Ctrl-C in the middle of a replay leaves no process behind."""
-    script = (
-        'import sys; sys.path.insert(0, sys.argv[1]); import test_replay_live as t, pathlib; '
-        't.run("plain_db3", pathlib.Path(sys.argv[2]))'
-    )
     process = subprocess.Popen(
-        [sys.executable, '-c', script, str(Path(__file__).parent), str(tmp_path)],
+        in_a_process('tests.run("plain_db3", folder)', tmp_path),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     pid_file = tmp_path / 'node.pid'
