@@ -187,18 +187,28 @@ class Bag:
         return merged
 
 
-def select_topics(bag: Bag, needed: set[str], is_known: Callable[[str], bool], warn: Warn) -> set[str]:
-    """The topics that can be replayed: those whose type is installed; a needed one without is an error."""
-    unknown = {topic: kind for topic, kind in bag.topics.items() if not is_known(kind)}
-    if lacking := [f'{topic} ({unknown[topic]})' for topic in sorted(needed & unknown.keys())]:
-        raise BagError(
-            f'{bag.path}: the node needs {", ".join(lacking)}, whose message type is not installed'
-        )
-    if absent := sorted(needed - bag.topics.keys()):
+def select_topics(
+    bag: Bag, needed: Mapping[str, str], is_known: Callable[[str], bool], warn: Warn
+) -> set[str]:
+    """The topics that can be replayed: those whose type is installed; a fault of a needed one is an error.
+
+    needed: topic -> type that the node subscribes with.
+    """
+    if absent := sorted(needed.keys() - bag.topics.keys()):
         raise BagError(
             f'{bag.path} does not hold {", ".join(absent)}, which the parameters name; it holds '
             f'{", ".join(sorted(bag.topics)) or "no topic"}'
         )
+    unknown = {topic: kind for topic, kind in bag.topics.items() if not is_known(kind)}
+    if lacking := [f'{topic} ({unknown[topic]})' for topic in sorted(needed.keys() & unknown.keys())]:
+        raise BagError(
+            f'{bag.path}: the node needs {", ".join(lacking)}, whose message type is not installed'
+        )
+    for topic, kind in needed.items():
+        if bag.topics[topic] != kind:
+            raise BagError(
+                f'{bag.path}: {topic} was recorded as {bag.topics[topic]}, but by the parameters it is {kind}'
+            )
     for topic, kind in sorted(unknown.items()):
         warn(f'{bag.path}: {topic} is left out, its type {kind} is not installed here')
     return set(bag.topics) - unknown.keys()

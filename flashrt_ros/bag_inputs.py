@@ -2,9 +2,12 @@
 # Copyright 2026 The flashrt_ros authors
 """Feeds the recorded messages that the node would subscribe to into an observation buffer, without ROS."""
 
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
+from rosbags.serde import SerdeError
 from rosbags.typesys import Stores, get_typestore
 
 from flashrt_ros.bag import Bag, BagMessage
@@ -19,6 +22,7 @@ _FRAME_READERS = {
     'sensor_msgs/msg/Image': raw_frame,
     'sensor_msgs/msg/CompressedImage': compressed_frame,
 }
+_CAMERA_TYPES = {'raw': 'sensor_msgs/msg/Image', 'compressed': 'sensor_msgs/msg/CompressedImage'}
 # Counters that say what became of a message, other than a refusal.
 _NOT_REFUSED = frozenset({'received', 'used', 'superseded', 'waiting', 'orientation_ignored'})
 
@@ -32,7 +36,17 @@ def input_topics(parameters: Parameters) -> dict[str, str]:
     """Absolute topic -> name of the stream: a camera slot, or the joint topic as the parameters write it."""
     named = {camera.topic: camera.slot for camera in parameters.cameras}
     named |= {topic: topic for topic in parameters.joint_topics}
-    return {topic if topic.startswith('/') else f'/{topic}': stream for topic, stream in named.items()}
+    return {_absolute(topic): stream for topic, stream in named.items()}
+
+
+def input_types(parameters: Parameters) -> dict[str, str]:
+    """Absolute topic -> type that the node subscribes with."""
+    types = {_absolute(camera.topic): _CAMERA_TYPES[camera.transport] for camera in parameters.cameras}
+    return types | {_absolute(topic): 'sensor_msgs/msg/JointState' for topic in parameters.joint_topics}
+
+
+def _absolute(topic: str) -> str:
+    return topic if topic.startswith('/') else f'/{topic}'
 
 
 def stream_counts(topic: str, recorded: int, counters: dict[str, int], is_camera: bool) -> StreamCounts:
@@ -69,16 +83,16 @@ class BagInputs:
             return False
         self._recorded[stream] += 1
         now = Moment(message.log_ns, message.log_ns)
-        content = _TYPES.deserialize_cdr(message.cdr, message.type)
-        stamp = stamp_ns(content.header.stamp)
-        if stream in self._slots:
-            return self.buffer.add_frame(stream, _FRAME_READERS[message.type](content), stamp, now)
         try:
-            sample = joint_sample(content)
+            content = _deserialised(message)
+            stamp = stamp_ns(content.header.stamp)
+            if stream in self._slots:
+                frame = _FRAME_READERS[message.type](content)
+                return self.buffer.add_frame(stream, frame, stamp, now)
+            return self.buffer.add_joints(stream, joint_sample(content), stamp, now)
         except Rejected as rejected:
             self.buffer.reject(stream, rejected)
             return False
-        return self.buffer.add_joints(stream, sample, stamp, now)
 
     def counts(self, now_ns: int) -> dict[str, StreamCounts]:
         return {
@@ -100,6 +114,16 @@ def observations(bag: Bag, parameters: Parameters, prompt_id: int) -> Iterator[O
             yield inputs.buffer.form(lambda now=now: now, prompt_id)
         except NotReady:
             continue
+
+
+def _deserialised(message: BagMessage) -> Any:
+    """Raises Rejected where the bytes are not a message of the type that the recording names."""
+    try:
+        return _TYPES.deserialize_cdr(message.cdr, message.type)
+    except (SerdeError, ValueError, IndexError, struct.error) as error:
+        raise Rejected(
+            'damaged_message', f'{len(message.cdr)} bytes are no {message.type}: {error}'
+        ) from None
 
 
 def once_per_reason(warn: Callable[[str], None]) -> Report:

@@ -37,7 +37,12 @@ def is_installed(message_type: str) -> bool:
 
 
 def restamp(cdr: bytes, offset_ns: int) -> bytes:
-    """Moves the stamp of a serialised message that begins with a header; a zero stamp stays zero."""
+    """Moves the stamp of a serialised message that begins with a header; a zero stamp stays zero.
+
+    What is too short for a header stays as it is: the node is the one to refuse it.
+    """
+    if len(cdr) < 12:
+        return cdr
     layout = '<iI' if cdr[1] & 1 else '>iI'  # second byte of the encapsulation: little or big endian
     seconds, nanoseconds = struct.unpack_from(layout, cdr, 4)
     if not seconds and not nanoseconds:

@@ -21,7 +21,7 @@ from rclpy.signals import SignalHandlerOptions
 from rich.console import Console
 
 from flashrt_ros.bag import Bag, select_topics
-from flashrt_ros.bag_inputs import input_topics, stream_counts
+from flashrt_ros.bag_inputs import input_topics, input_types, stream_counts
 from flashrt_ros.bag_player import BagPlayer, is_installed
 from flashrt_ros.conversions import stamp_ns
 from flashrt_ros.latency import STAGES, Percentiles
@@ -54,7 +54,7 @@ def replay_live(
     set_up_transport(params)
     with Bag(bag_path, warnings) as bag, _spinning_node() as node:
         inputs = input_topics(parameters)
-        topics = select_topics(bag, set(inputs), is_installed, warnings) & inputs.keys()
+        topics = select_topics(bag, input_types(parameters), is_installed, warnings) & inputs.keys()
         observe(node)
         witness = _Witness(node)
         player = BagPlayer(node, bag, topics, simulated_time)

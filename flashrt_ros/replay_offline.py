@@ -21,7 +21,7 @@ from flashrt_core.policy import Policy
 from flashrt_core.types import ActionChunk
 from flashrt_ros.actions import ActionPlayer, Mark, OutputMap
 from flashrt_ros.bag import Bag, select_topics
-from flashrt_ros.bag_inputs import BagInputs, input_topics, is_known, once_per_reason
+from flashrt_ros.bag_inputs import BagInputs, input_types, is_known, once_per_reason
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.inputs import Moment
 from flashrt_ros.latency import Percentiles
@@ -216,7 +216,7 @@ def replay_offline(
     warnings = Warnings(console)
     parameters = checked_parameters(params, warnings, overrides)
     with Bag(bag_path, warnings) as bag:
-        select_topics(bag, set(input_topics(parameters)), is_known, warnings)
+        select_topics(bag, input_types(parameters), is_known, warnings)
         policy = load(parameters)
         prompt_id = prepare_offline(policy, parameters)
         replay = OfflineReplay(parameters, policy, prompt_id, inference_s, warnings)

@@ -18,6 +18,7 @@ from flashrt_ros.bag_inputs import is_known
 BAGS = Path(__file__).resolve().parent.parent / 'cases' / 'bags'
 SAMPLE = Path(__file__).resolve().parent.parent / 'data' / 'aloha_sim'
 STORE = get_typestore(Stores.ROS2_KILTED)
+JOINTS, IMAGE = 'sensor_msgs/msg/JointState', 'sensor_msgs/msg/Image'
 MANY = 15_000  # messages: several blocks of a compressor, and less than one chunk of the writer
 
 
@@ -153,7 +154,7 @@ def test_r27_cut_database_is_refused_by_name(tmp_path):
 def test_r28_unknown_type_costs_its_topic_and_one_warning():
     warnings: list[str] = []
     with Bag(BAGS / 'unknown_type', warnings.append) as bag:
-        topics = select_topics(bag, {'/joint_states'}, is_known, warnings.append)
+        topics = select_topics(bag, {'/joint_states': JOINTS}, is_known, warnings.append)
         assert topics == set(bag.topics) - {'/gripper_force'}
         assert len(list(bag.messages())) == 150
     assert len(warnings) == 1
@@ -164,13 +165,19 @@ def test_r28_unknown_type_costs_its_topic_and_one_warning():
 def test_r28_unknown_type_of_a_needed_topic_is_refused():
     words = r'/gripper_force \(acme_interfaces/msg/GripperForce\)'
     with Bag(BAGS / 'unknown_type', pytest.fail) as bag, pytest.raises(BagError, match=words):
-        select_topics(bag, {'/gripper_force'}, is_known, pytest.fail)
+        select_topics(bag, {'/gripper_force': JOINTS}, is_known, pytest.fail)
 
 
 def test_a_needed_topic_that_was_not_recorded_is_named():
     words = 'does not hold /cam_left.*it holds .*/joint_states'
     with Bag(BAGS / 'plain_db3', pytest.fail) as bag, pytest.raises(BagError, match=words):
-        select_topics(bag, {'/cam_left', '/joint_states'}, is_known, pytest.fail)
+        select_topics(bag, {'/cam_left': IMAGE, '/joint_states': JOINTS}, is_known, pytest.fail)
+
+
+def test_a_needed_topic_of_another_type_is_refused():
+    words = '/cam_base/image_raw/compressed was recorded as sensor_msgs/msg/CompressedImage.*it is .*/Image'
+    with Bag(BAGS / 'plain_db3', pytest.fail) as bag, pytest.raises(BagError, match=words):
+        select_topics(bag, {'/cam_base/image_raw/compressed': IMAGE}, is_known, pytest.fail)
 
 
 @pytest.mark.parametrize('storage', list(StoragePlugin))

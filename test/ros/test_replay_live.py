@@ -215,3 +215,4 @@ def test_restamp_moves_only_the_stamp(encapsulation):
     assert restamp(message(5, 999_999_999), 2) == message(6, 1)
     assert restamp(message(5, 0), -1) == message(4, 999_999_999)
     assert restamp(message(0, 0), 7_000_000_000) == message(0, 0)
+    assert restamp(message(5, 0)[:11], 1) == message(5, 0)[:11]

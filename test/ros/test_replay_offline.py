@@ -3,7 +3,11 @@
 """Offline replay: the same bytes every time, every message accounted for, the budget as an exit code."""
 
 import json
+import shutil
+import sqlite3
 import sys
+from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +44,7 @@ def load(parameters):
     return FakePolicy(parameters, brightness)
 
 
-def run(bag: str, out: Path, inference_s: float = 0.05, **changes: object) -> Report:
+def run(bag: str | Path, out: Path, inference_s: float = 0.05, **changes: object) -> Report:
     overrides = COMPRESSED | {name.replace('__', '.'): value for name, value in changes.items()}
     return replay_offline.replay_offline(
         BAGS / bag, PARAMS, out, Console(quiet=True), inference_s=inference_s, overrides=overrides, load=load
@@ -160,6 +164,27 @@ def test_r28_the_other_topics_are_replayed(tmp_path):
 def test_r28_a_topic_that_the_parameters_need_is_refused(tmp_path):
     with pytest.raises(BagError, match=r'/gripper_force \(acme_interfaces/msg/GripperForce\)'):
         run('unknown_type', tmp_path, joints__topics=['joint_states', 'gripper_force'])
+
+
+def test_damaged_messages_are_refused_and_counted(tmp_path):
+    """Every third message of the recording loses its end or is noise."""
+    folder = tmp_path / 'bag'
+    shutil.copytree(BAGS / 'plain_db3', folder)
+    rng = np.random.default_rng(3)
+    with closing(sqlite3.connect(folder / 'plain_db3.db3')) as database, database:
+        rows = database.execute('SELECT id, data FROM messages ORDER BY id').fetchall()
+        for number, data in rows[::3]:
+            kept = rng.integers(0, len(data))
+            damaged = data[:kept] if number % 2 else data[:4] + rng.bytes(len(data) - 4)
+            database.execute('UPDATE messages SET data = ? WHERE id = ?', (damaged, number))
+    report = run(folder, tmp_path / 'out')
+    refused = Counter()
+    for counts in report.streams.values():
+        assert counts.unexplained == 0
+        refused.update(counts.dropped)
+    assert refused.total() >= len(rows[::3]) * 0.9  # noise may leave a message that can be read
+    assert refused['damaged_message'] > 20
+    assert report.chunks
 
 
 def test_commands_are_rows_of_the_chunks(tmp_path):
