@@ -132,8 +132,6 @@ template <int kLanes, int kA, int kB>
   }
 }
 
-using Multiply = void (*)(const MatrixProduct&, float*, int64_t, float*);
-
 #if defined(__x86_64__)
 // 32 registers of 16 floats, and 16 of 8.
 [[gnu::target("avx512f,avx512vl,fma")]] void multiply_avx512(const MatrixProduct& p, float* c,
@@ -148,11 +146,16 @@ void multiply_sse(const MatrixProduct& p, float* c, int64_t stride, float* scrat
   multiply_blocks<4, 3, 4>(p, c, stride, scratch);
 }
 
-Multiply choose() {
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
-    return multiply_avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return multiply_avx2;
-  return multiply_sse;
+std::vector<FewRowsVersion> supported_versions() {
+  std::vector<FewRowsVersion> versions;
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) {
+    versions.push_back({"avx512", multiply_avx512});
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    versions.push_back({"avx2", multiply_avx2});
+  }
+  versions.push_back({"sse", multiply_sse});
+  return versions;
 }
 #else
 // 32 registers of 4 floats.
@@ -160,14 +163,19 @@ void multiply_baseline(const MatrixProduct& p, float* c, int64_t stride, float* 
   multiply_blocks<4, 6, 4>(p, c, stride, scratch);
 }
 
-Multiply choose() { return multiply_baseline; }
+std::vector<FewRowsVersion> supported_versions() { return {{"baseline", multiply_baseline}}; }
 #endif
 
 }  // namespace
 
+const std::vector<FewRowsVersion>& few_rows_versions() {
+  static const std::vector<FewRowsVersion> versions = supported_versions();
+  return versions;
+}
+
 void multiply_few_rows(const MatrixProduct& product, float* c, int64_t c_stride, float* scratch) {
-  static const Multiply chosen = choose();
-  chosen(product, c, c_stride, scratch);
+  static const FewRowsVersion best = few_rows_versions().front();
+  best.multiply(product, c, c_stride, scratch);
 }
 
 }  // namespace flashrt::cpu

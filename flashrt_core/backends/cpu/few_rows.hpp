@@ -6,12 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "backends/cpu/gemm.hpp"
 
 namespace flashrt::cpu {
 
-// From this many rows on, the packing of a BLAS pays.
+// Up to this many rows; beyond, the packing of a BLAS pays.
 inline constexpr int64_t kFewRows = 64;
 inline constexpr int64_t kFewRowsDepth = 1024;
 
@@ -19,5 +20,12 @@ inline constexpr int64_t kFewRowsDepth = 1024;
 // one dot product in a fixed order: its bits depend neither on the other rows nor on the tile it is
 // computed in.
 void multiply_few_rows(const MatrixProduct& product, float* c, int64_t c_stride, float* scratch);
+
+// The same per instruction set, those this machine has, best first.
+struct FewRowsVersion {
+  const char* name;
+  void (*multiply)(const MatrixProduct& product, float* c, int64_t c_stride, float* scratch);
+};
+const std::vector<FewRowsVersion>& few_rows_versions();
 
 }  // namespace flashrt::cpu
