@@ -17,6 +17,8 @@
 #include "compile_cpu.hpp"
 #include "expect_error.hpp"
 #include "models/models.hpp"
+#include "quant/precision.hpp"
+#include "quant/recipe.hpp"
 #include "reference.hpp"
 #include "tiny_models.hpp"
 
@@ -52,8 +54,14 @@ std::span<const std::byte> bytes(const std::vector<T>& values) {
 // A model with random weights, and inputs that depend on a seed.
 class TinyModel {
  public:
-  TinyModel(const ModelConfig& config, const PlanOptions& options)
-      : config_(config), options_(options), plan_(build_plan(config, options)) {
+  TinyModel(const ModelConfig& config, const PlanOptions& options,
+            const std::string& recipe = "f32")
+      : config_(config),
+        options_(options),
+        plan_(assign_precision(build_plan(config, options), Recipe::named(recipe))) {
+    for (const ValueInfo& info : plan_.values) {  // values of order 1: up to 4.48
+      if (info.type == DType::kE4M3) scales_[info.site] = {0.01f};
+    }
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
     for (const WeightInfo& info : plan_.weights) {
@@ -70,7 +78,7 @@ class TinyModel {
   const HostWeights& weights() const { return weights_; }
   std::unique_ptr<Program> compile(int threads = 2,
                                    const CompileOptions& options = {.poison = true}) const {
-    return compile_cpu(plan_, weights_, {}, threads, options);
+    return compile_cpu(plan_, weights_, scales_, threads, options);
   }
 
   // Calls put(name, vector of the type of the value) for every input.
@@ -121,7 +129,7 @@ class TinyModel {
   }
 
   std::vector<double> reference(int seed, int prompt_length, int committed = 0) const {
-    reference::Program program(plan_, weights_, {});
+    reference::Program program(plan_, weights_, scales_);
     inputs(seed, prompt_length, committed, [&](std::string_view name, const auto& values) {
       program.write(std::string(name), std::vector<double>(values.begin(), values.end()));
     });
@@ -134,6 +142,7 @@ class TinyModel {
   PlanOptions options_;
   Plan plan_;
   HostWeights weights_;
+  Scales scales_;
 };
 
 const PlanOptions kOptions{.cameras = 2, .prompt_capacity = 7, .horizon = 3, .steps = 4};
@@ -171,6 +180,37 @@ TEST(Models, GuidedPi05IsTheReference) {
   const TinyModel model(tiny_pi05(), guided());
   for (const int committed : {0, 2}) {
     expect_near(model.infer(*model.compile(), 3, 5, committed), model.reference(3, 5, committed));
+  }
+}
+
+// Rounding is chaotic: a value at a boundary falls on either side and moves all that follows. So
+// the whole tensor is compared, and the distance to float32 is what it must stay well below.
+TEST(Models, RecipesAreTheReference) {
+  struct Distance {
+    double reference, float32;
+  };
+  const auto distance = [](const std::vector<float>& a, const std::vector<double>& b) {
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      difference += (a[i] - b[i]) * (a[i] - b[i]);
+      size += b[i] * b[i];
+    }
+    return std::sqrt(difference / size);
+  };
+  for (const std::string recipe : {"bf16", "fp8", "fp8_f16"}) {
+    const TinyModel model(tiny_pi05(), kOptions, recipe);
+    Distance mean{};
+    constexpr int kSeeds = 8;
+    for (int seed = 0; seed < kSeeds; ++seed) {
+      const std::vector<float> actions = model.infer(*model.compile(), seed, 5);
+      mean.reference += distance(actions, model.reference(seed, 5)) / kSeeds;
+      mean.float32 += distance(actions, pi05().reference(seed, 5)) / kSeeds;
+    }
+    EXPECT_GT(mean.float32, 1e-4) << recipe << " rounds nothing";
+    EXPECT_LT(mean.reference, mean.float32 / 20) << recipe;
+    EXPECT_LT(mean.float32, 0.2) << recipe;
+    RecordProperty(recipe + "_to_reference", text(mean.reference));
+    RecordProperty(recipe + "_to_float32", text(mean.float32));
   }
 }
 
