@@ -3,7 +3,7 @@
 """Messages to plain values and back; the only file that knows a message layout."""
 
 import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from flashrt_core.types import CameraFrame
 from flashrt_ros.actions import OutputCommand
 from flashrt_ros.compressed_images import CompressedFrame, check_compressed, decode_compressed
 from flashrt_ros.inputs import Rejected
+from flashrt_ros.parameters import Parameters
 from flashrt_ros.raw_images import Picture, check_raw, decode_raw
 
 if TYPE_CHECKING:
@@ -134,9 +135,7 @@ def _joint_state(command: OutputCommand, send_ns: int) -> Any:
     return message
 
 
-def action_chunk_message(
-    result: 'InferenceResult', joint_names: Sequence[str], representation: str, row_period_s: float
-) -> Any:
+def action_chunk_message(result: 'InferenceResult', parameters: Parameters) -> Any:
     from flashrt_ros.msg import ActionChunk
 
     observed = result.observed
@@ -147,9 +146,9 @@ def action_chunk_message(
         chunk_id=result.chunk_id,
         prompt_id=result.chunk.prompt_id,
         prompt=result.prompt,
-        row_period=row_period_s,
-        joint_names=list(joint_names),
-        representation=representation,
+        row_period=parameters.row_period_s,
+        joint_names=[parameters.joint_prefix + name for name in parameters.joint_names],
+        representation=parameters.representation,
         rows=len(result.actions),
         actions=array.array('d', np.ascontiguousarray(result.actions, np.float64).tobytes()),
         streams=list(observed.observation.stamps_ns),

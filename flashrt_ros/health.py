@@ -14,30 +14,6 @@ REPEAT_S = 5.0  # a repeated warning is logged this often
 
 
 @dataclass(frozen=True)
-class Health:
-    """Everything that is reported, gathered at one moment."""
-
-    level: str  # ok | warn | error
-    message: str  # the first unmet condition, in words
-    state: str  # of the lifecycle
-    prompt: str = ''
-    prompt_fault: str = ''
-    is_dry_run: bool = True
-    is_commanding: bool = False
-    streams: tuple[StreamHealth, ...] = ()
-    connections: Mapping[str, str] = field(default_factory=dict)  # stream -> publishers and QoS in words
-    waiting: str = ''  # why no observation can be formed
-    inference_errors: int = 0
-    last_error: str = ''
-    out_of_range: Mapping[str, float] = field(default_factory=dict)  # joint -> normalised value
-    play: PlayCounters = field(default_factory=PlayCounters)
-    starved_s: float = 0.0
-    skipped_rows: int = 0
-    policy: Mapping[str, str] = field(default_factory=dict)  # hashes, statistics file, recipe
-    latency: Mapping[str, Percentiles] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Situation:
     """What the words of the status depend on."""
 
@@ -52,6 +28,22 @@ class Situation:
     stopped_because: str = ''
     starved_s: float = 0.0
     is_dry_run: bool = True
+
+
+@dataclass(frozen=True)
+class Health:
+    """Everything that is reported, gathered at one moment."""
+
+    situation: Situation
+    prompt: str = ''
+    streams: tuple[StreamHealth, ...] = ()
+    connections: Mapping[str, str] = field(default_factory=dict)  # stream -> publishers and QoS in words
+    inference_errors: int = 0
+    out_of_range: Mapping[str, float] = field(default_factory=dict)  # joint -> normalised value
+    play: PlayCounters = field(default_factory=PlayCounters)
+    skipped_rows: int = 0
+    policy: Mapping[str, str] = field(default_factory=dict)  # hashes, statistics file, recipe
+    latency: Mapping[str, Percentiles] = field(default_factory=dict)
 
 
 def words(now: Situation) -> tuple[str, str]:

@@ -6,21 +6,20 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType, JumpThreshold, TimeJump
 from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNodeMixin, LifecycleState, TransitionCallbackReturn
 from rclpy.node import Node
-from rclpy.timer import Timer
 from std_srvs.srv import Trigger
 
 from flashrt_ros.actions import ActionPlayer, Command, OutputMap
+from flashrt_ros.configured import CLOSE_TIMEOUT_S, Configured
 from flashrt_ros.conversions import Frame, action_chunk_message, image_message, joint_sample, stamp_ns
 from flashrt_ros.grippers import GripperMap
-from flashrt_ros.health import Health, Situation, Throttle, words
+from flashrt_ros.health import Health, Situation, Throttle
 from flashrt_ros.inputs import Moment, Rejected
 from flashrt_ros.latency import LatencyRecorder
 from flashrt_ros.load import LoadPolicy, load_policy, prepare
@@ -32,54 +31,35 @@ from flashrt_ros.status import PERIOD_S, StatusReporter
 from flashrt_ros.topics import CommandPublisher, Topics
 from flashrt_ros.worker import InferenceResult, InferenceWorker, WorkerSeams
 
-if TYPE_CHECKING:
-    from flashrt_core.policy import Policy
-
 _CLOCK_PATIENCE_S = 3.0  # simulated time without a clock is reported after this
 _FORWARD_JUMP_S = 5.0  # a step of the clock beyond this begins a new recording
-_CLOSE_TIMEOUT_S = 1.0  # for an inference that is still running
-
-
-@dataclass
-class _Configured:
-    """Everything that exists from configure to cleanup."""
-
-    parameters: Parameters
-    policy: 'Policy'
-    observations: ObservationBuffer
-    player: ActionPlayer
-    outputs: OutputMap
-    worker: InferenceWorker
-    latency: LatencyRecorder
-    topics: Topics
-    commands: CommandPublisher
-    timer: Timer
-    stopped_because: str = ''
 
 
 class PolicyNode(LifecycleNodeMixin, Node):
     """Configured: loaded and warm. Active: receiving, inferring, publishing chunks. ~/start: commanding."""
 
-    def __init__(self, load: LoadPolicy = load_policy, **node_options: Any) -> None:
+    def __init__(
+        self,
+        load: LoadPolicy = load_policy,
+        publish_commands: Callable[[Node, Parameters, bool], CommandPublisher] = CommandPublisher,
+        **node_options: Any,
+    ) -> None:
         Node.__init__(self, 'policy', allow_undeclared_parameters=True, **node_options)
         self._group = ReentrantCallbackGroup()  # status and get_state answer while configure loads
         LifecycleNodeMixin.__init__(self, callback_group=self._group)
-        self._load = load
-        self._parts: _Configured | None = None
+        self._load, self._publish_commands = load, publish_commands
+        self._parts: Configured | None = None
         self._state, self._progress, self._configure_fault = 'unconfigured', '', ''
-        self._throttle = Throttle()
-        self._born_s = time.monotonic()
+        self._throttle, self._born_s = Throttle(), time.monotonic()
         self._settings = NodeParameters(self)
         self._settings.guard(lambda: self._state not in ('unconfigured', 'finalized'), self._set_prompt)
         for name, handler in (('start', self._on_start), ('stop', self._on_stop), ('reset', self._on_reset)):
             self.create_service(Trigger, f'~/{name}', handler, callback_group=self._group)
-        self._jumps = self.get_clock().create_jump_callback(
-            JumpThreshold(
-                min_forward=Duration(seconds=_FORWARD_JUMP_S), min_backward=Duration(nanoseconds=-1)
-            ),
-            post_callback=self._on_clock_jump,
+        jumps = JumpThreshold(
+            min_forward=Duration(seconds=_FORWARD_JUMP_S), min_backward=Duration(nanoseconds=-1)
         )
-        self._status = StatusReporter(self, self._health)
+        self._jumps = self.get_clock().create_jump_callback(jumps, post_callback=self._on_clock_jump)
+        self._status = StatusReporter(self, self._situation, self._health)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(PERIOD_S, self._status.publish_all, callback_group=self._group, clock=steady)
         self.create_timer(0.1, self._status.publish_changes, callback_group=self._group, clock=steady)
@@ -98,7 +78,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
         self._state = 'inactive'
         return TransitionCallbackReturn.SUCCESS
 
-    def _configure(self) -> _Configured:
+    def _configure(self) -> Configured:
         self._progress = 'reading parameters'
         parameters, warnings = read_parameters(self._settings.values(), self.get_fully_qualified_name())
         self._log_warnings(warnings)
@@ -113,35 +93,21 @@ class PolicyNode(LifecycleNodeMixin, Node):
         player = ActionPlayer(parameters.row_period_s, period_s, outputs.is_velocity)
         seams = WorkerSeams(self._now, player.mark, self._on_chunk, self.get_logger().error)
         with ExitStack() as undo:  # an invalid topic name must leave nothing behind
-            worker = InferenceWorker(
-                policy,
-                observations,
-                GripperMap(parameters),
-                seams,
-                parameters.inference_rate_hz,
-                parameters.prompt,
-                prompt_id,
-            )
-            undo.callback(worker.close, _CLOSE_TIMEOUT_S)
             # A latched prompt arrives as soon as the topics exist: the worker is there before.
-            topics = Topics(
-                self, parameters, self._group, self._on_frame, self._on_joints, worker.request_prompt
+            worker = InferenceWorker(
+                policy, observations, GripperMap(parameters), seams, parameters, prompt_id
             )
+            undo.callback(worker.close, CLOSE_TIMEOUT_S)
+            callbacks = (self._on_frame, self._on_joints, worker.request_prompt)
+            topics = Topics(self, parameters, self._group, *callbacks)
             undo.callback(topics.destroy)
-            commands = CommandPublisher(self, parameters, parameters.dry_run)
+            commands = self._publish_commands(self, parameters, parameters.dry_run)
             undo.pop_all()
-        timer = self.create_timer(period_s, self._on_control_tick, MutuallyExclusiveCallbackGroup())
-        return _Configured(
-            parameters,
-            policy,
-            observations,
-            player,
-            outputs,
-            worker,
-            LatencyRecorder(),
-            topics,
-            commands,
-            timer,
+        control_group = MutuallyExclusiveCallbackGroup()
+        self._control_timer = self.create_timer(period_s, self._on_control_tick, control_group)
+        latency = LatencyRecorder()
+        return Configured(
+            parameters, policy, observations, player, outputs, worker, latency, topics, commands
         )
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -161,7 +127,8 @@ class PolicyNode(LifecycleNodeMixin, Node):
         return TransitionCallbackReturn.SUCCESS
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self.release()
+        if not self.release():
+            self.get_logger().warning('an inference still runs; its memory is freed when it ends')
         self._state = 'unconfigured'
         return TransitionCallbackReturn.SUCCESS
 
@@ -179,11 +146,8 @@ class PolicyNode(LifecycleNodeMixin, Node):
         parts, self._parts = self._parts, None
         if parts is None:
             return self._state != 'configuring'
-        self.destroy_timer(parts.timer)
-        is_idle = parts.worker.close(_CLOSE_TIMEOUT_S)
-        parts.topics.destroy()
-        parts.commands.destroy()
-        return is_idle
+        self.destroy_timer(self._control_timer)
+        return parts.release()
 
     # Data: callbacks store, the worker infers, the control timer plays
 
@@ -202,21 +166,13 @@ class PolicyNode(LifecycleNodeMixin, Node):
             if parts.observations.add_joints(topic, sample, stamp_ns(message.header.stamp), self._now()):
                 parts.worker.notify()
 
-    def _set_prompt(self, text: str) -> None:
-        if parts := self._parts:
-            parts.worker.request_prompt(text)
-
     def _on_chunk(self, result: InferenceResult) -> None:
         """In the worker: a chunk is ready."""
         if (parts := self._parts) is None:
             return
         parts.latency.note_result(result)
         parts.player.accept(result.chunk_id, result.actions, result.mark)
-        settings = parts.parameters
-        names = [settings.joint_prefix + name for name in settings.joint_names]
-        parts.topics.action_chunk.publish(
-            action_chunk_message(result, names, settings.representation, settings.row_period_s)
-        )
+        parts.topics.action_chunk.publish(action_chunk_message(result, parts.parameters))
         if parts.topics.model_input.get_subscription_count():
             views = parts.policy.model_images(result.observed.observation)
             parts.topics.model_input.publish(image_message(views, result.observed.stamp_ns))
@@ -234,7 +190,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
             self.get_logger().warning(parts.stopped_because)
             self._stop_commanding()
 
-    def _send(self, parts: _Configured, command: Command | None) -> None:
+    def _send(self, parts: Configured, command: Command | None) -> None:
         if command is not None:
             parts.commands.send(parts.outputs.split(command), self._now())
             parts.latency.note_command(command.chunk_id, self._now())
@@ -243,7 +199,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
         if (parts := self._parts) and parts.player.is_running:
             self._send(parts, parts.player.stop())
 
-    # Services, parameters, clock
+    # Services, prompt, clock
 
     def _on_start(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         if self._state != 'active':
@@ -259,7 +215,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self._restart()
-        return _answer(response, True, 'chunk, delay and random state are cleared')
+        return _answer(response, True, 'chunk and random state are cleared')
 
     def _restart(self) -> None:
         """A fresh run that commands if the one before did."""
@@ -270,11 +226,14 @@ class PolicyNode(LifecycleNodeMixin, Node):
             if was_running:
                 parts.player.start()
 
+    def _set_prompt(self, text: str) -> None:
+        if parts := self._parts:
+            parts.worker.request_prompt(text)
+
     def _on_clock_jump(self, jump: TimeJump) -> None:
         if parts := self._parts:
-            self.get_logger().warning(
-                f'the clock jumped by {jump.delta.nanoseconds / 1e9:.3f} s; starting afresh'
-            )
+            jump_s = jump.delta.nanoseconds / 1e9
+            self.get_logger().warning(f'the clock jumped by {jump_s:.3f} s; starting afresh')
             parts.observations.reset()
             self._restart()
 
@@ -283,12 +242,12 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     # Reports
 
-    def _log_warnings(self, texts: Iterable[str]) -> None:
-        for text in texts:
-            self.get_logger().warning(text)
-
     def _warn(self, stream: str, reason: str, text: str) -> None:
         if self._throttle.passes((stream, reason), time.monotonic()):
+            self.get_logger().warning(text)
+
+    def _log_warnings(self, texts: Iterable[str]) -> None:
+        for text in texts:
             self.get_logger().warning(text)
 
     def _is_waiting_for_clock(self) -> bool:
@@ -298,49 +257,14 @@ class PolicyNode(LifecycleNodeMixin, Node):
             self._warn('clock', 'silent', 'use_sim_time is true, but nothing is published on /clock')
         return is_waiting
 
+    def _situation(self) -> Situation:
+        parts, waits = self._parts, self._is_waiting_for_clock()
+        situation = Situation(self._state, self._progress, self._configure_fault, waits)
+        return situation if parts is None else parts.situation(situation, self._now())
+
     def _health(self) -> Health:
-        parts, situation = (
-            self._parts,
-            Situation(self._state, self._progress, self._configure_fault, self._is_waiting_for_clock()),
-        )
-        if parts is None or self._state == 'configuring':
-            level, message = words(situation)
-            return Health(level, message, self._state)
-        now, worker, player = self._now(), parts.worker, parts.player
-        waiting = parts.observations.check(now) or '' if self._state == 'active' else ''
-        level, message = words(
-            replace(
-                situation,
-                inference_error=worker.last_error,
-                waiting=str(waiting),
-                prompt_fault=worker.prompt_fault,
-                is_commanding=player.is_running,
-                stopped_because=parts.stopped_because,
-                starved_s=player.starved_s,
-                is_dry_run=parts.parameters.dry_run,
-            )
-        )
-        chunk = worker.last_chunk
-        return Health(
-            level,
-            message,
-            self._state,
-            prompt=worker.prompt,
-            prompt_fault=worker.prompt_fault,
-            is_dry_run=parts.parameters.dry_run,
-            is_commanding=player.is_running,
-            streams=tuple(parts.observations.health(now)),
-            connections=parts.topics.connections(),
-            waiting=str(waiting),
-            inference_errors=worker.errors,
-            last_error=worker.last_error,
-            out_of_range={item.name: item.normalised for item in chunk.out_of_range} if chunk else {},
-            play=player.counters,
-            starved_s=player.starved_s,
-            skipped_rows=player.skipped_rows,
-            policy=parts.policy.info(),
-            latency=parts.latency.summary(),
-        )
+        situation, parts = self._situation(), self._parts
+        return Health(situation) if parts is None else parts.health(situation, self._now())
 
 
 def _answer(response: Trigger.Response, is_success: bool, message: str) -> Trigger.Response:

@@ -2,13 +2,15 @@
 # Copyright 2026 The flashrt_ros authors
 """What an operator sees without reading logs: status in words, diagnostics, latency."""
 
+import re
 from collections.abc import Callable, Mapping
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
-from flashrt_ros.health import CONNECTED, Health
+from flashrt_ros.health import CONNECTED, Health, Situation, words
+from flashrt_ros.observations import StreamHealth
 
 LEVELS = {'ok': DiagnosticStatus.OK, 'warn': DiagnosticStatus.WARN, 'error': DiagnosticStatus.ERROR}
 PERIOD_S = 1.0
@@ -17,37 +19,40 @@ PERIOD_S = 1.0
 class StatusReporter:
     """Publishes ~/status on every change and each second, /diagnostics and ~/latency each second."""
 
-    def __init__(self, node: Node, gather: Callable[[], Health]) -> None:
-        self._gather = gather
+    def __init__(self, node: Node, situation: Callable[[], Situation], health: Callable[[], Health]) -> None:
+        self._situation = situation
+        self._health = health
         self._name = node.get_fully_qualified_name()
         self._clock = node.get_clock()
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self._status = node.create_publisher(DiagnosticStatus, '~/status', latched)
         self._diagnostics = node.create_publisher(DiagnosticArray, '/diagnostics', 10)
         self._latency = node.create_publisher(DiagnosticArray, '~/latency', 1)
-        self._published = ('', '', '')
+        self._published = ''
 
     def publish_changes(self) -> None:
         """~/status, if its words have changed."""
-        health = self._gather()
-        if (health.level, health.message, health.state) != self._published:
-            self._publish_status(health)
+        if _without_numbers(words(self._situation())[1]) != self._published:
+            self._publish_status(self._health())
 
     def publish_all(self) -> None:
-        health = self._gather()
+        health = self._health()
         self._publish_status(health)
         self._diagnostics.publish(self._array(self._diagnostic_parts(health)))
         if health.latency:
             self._latency.publish(self._array(self._latency_parts(health)))
 
     def _publish_status(self, health: Health) -> None:
-        self._published = (health.level, health.message, health.state)
+        now = health.situation
+        level, message = words(now)
+        self._published = _without_numbers(message)
         values = {
-            'state': health.state,
+            'state': now.state,
             'prompt': health.prompt,
-            'prompt_fault': health.prompt_fault,
-            'dry_run': health.is_dry_run,
-            'commanding': health.is_commanding,
+            'prompt_fault': now.prompt_fault,
+            'dry_run': now.is_dry_run,
+            'commanding': now.is_commanding,
+            'starved_s': f'{now.starved_s:.3f}',
         }
         for stream in health.streams:
             values[f'{stream.name}.age_s'] = _age(stream.age_s)
@@ -57,57 +62,47 @@ class StatusReporter:
         values |= {f'play.{name}': value for name, value in vars(health.play).items()}
         values |= {'inference_errors': health.inference_errors}
         values |= {f'policy.{name}': value for name, value in health.policy.items()}
-        self._status.publish(self._part('', health.level, health.message, values))
+        self._status.publish(self._part('', level, message, values))
 
     def _diagnostic_parts(self, health: Health) -> list[DiagnosticStatus]:
-        parts = [self._part('state', health.level, health.message, {'state': health.state})]
-        for stream in health.streams:
-            connection = health.connections.get(stream.name, '')
-            is_received = stream.age_s is not None
-            is_well = is_received and connection == CONNECTED
-            message = 'receiving' if is_well else connection
-            if not is_received and connection == CONNECTED:
-                message = stream.last_rejection or 'nothing received yet'
-            values = {'topic': stream.topic, 'age_s': _age(stream.age_s), 'connection': connection}
-            values |= {f'{joint}.age_s': _age(age) for joint, age in stream.details.items()}
-            values |= {**stream.counters, 'last_rejection': stream.last_rejection}
-            level = 'ok' if is_well else 'warn'
-            parts.append(self._part(f'stream {stream.name}', level, message, values))
-        error = health.last_error
-        waiting = health.waiting
-        parts.append(
+        now = health.situation
+        level, message = words(now)
+        inference = now.inference_error or now.waiting or ('running' if now.state == 'active' else now.state)
+        prompt = {'prompt': health.prompt, 'prompt_fault': now.prompt_fault}
+        play = 'playing' if now.is_commanding else 'idle'
+        if now.starved_s > 0:
+            play = f'starved for {now.starved_s:.2f} s'
+        mode = (
+            'dry run: commands are computed and not published' if now.is_dry_run else 'commands are published'
+        )
+        return [
+            self._part('state', level, message, {'state': now.state}),
+            *(self._stream_part(stream, health.connections[stream.name]) for stream in health.streams),
             self._part(
                 'inference',
-                'error' if error else 'warn' if waiting else 'ok',
-                error or waiting or 'running',
-                {
-                    'errors': health.inference_errors,
-                    'prompt': health.prompt,
-                    'prompt_fault': health.prompt_fault,
-                },
-            )
-        )
-        starved = health.starved_s > 0
-        parts.append(
+                'error' if now.inference_error else 'warn' if now.waiting else 'ok',
+                inference,
+                {'errors': health.inference_errors} | prompt,
+            ),
             self._part(
                 'chunk',
-                'warn' if starved else 'ok',
-                f'starved for {health.starved_s:.2f} s'
-                if starved
-                else 'playing'
-                if health.is_commanding
-                else 'idle',
+                'warn' if now.starved_s > 0 else 'ok',
+                play,
                 vars(health.play) | {'skipped_rows_of_chunk': health.skipped_rows},
-            )
-        )
-        mode = (
-            'dry run: commands are computed and not published'
-            if health.is_dry_run
-            else 'commands are published'
-        )
-        parts.append(self._part('safety', 'ok', mode, {'commanding': health.is_commanding}))
-        parts.append(self._part('device', 'ok', health.policy.get('backend', 'not loaded'), health.policy))
-        return parts
+            ),
+            self._part('safety', 'ok', mode, {'commanding': now.is_commanding}),
+            self._part('device', 'ok', health.policy.get('backend', 'not loaded'), health.policy),
+        ]
+
+    def _stream_part(self, stream: StreamHealth, connection: str) -> DiagnosticStatus:
+        is_well = stream.age_s is not None and connection == CONNECTED
+        message = 'receiving' if is_well else connection
+        if stream.age_s is None and connection == CONNECTED:
+            message = stream.last_rejection or 'nothing received yet'
+        values = {'topic': stream.topic, 'age_s': _age(stream.age_s), 'connection': connection}
+        values |= {f'{joint}.age_s': _age(age) for joint, age in stream.details.items()}
+        values |= {**stream.counters, 'last_rejection': stream.last_rejection}
+        return self._part(f'stream {stream.name}', 'ok' if is_well else 'warn', message, values)
 
     def _latency_parts(self, health: Health) -> list[DiagnosticStatus]:
         return [
@@ -133,3 +128,8 @@ class StatusReporter:
 
 def _age(age_s: float | None) -> str:
     return 'never received' if age_s is None else f'{age_s:.3f}'
+
+
+def _without_numbers(text: str) -> str:
+    """An age that grows is no change worth a message."""
+    return re.sub(r'\d+', '', text)

@@ -16,6 +16,7 @@ from flashrt_ros.actions import Mark
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.inputs import Moment
 from flashrt_ros.observations import NotReady, ObservationBuffer, Observed
+from flashrt_ros.parameters import Parameters
 
 if TYPE_CHECKING:
     from flashrt_core.policy import Policy
@@ -54,15 +55,15 @@ class InferenceWorker:
         observations: ObservationBuffer,
         grippers: GripperMap,
         seams: WorkerSeams,
-        rate_hz: float = 0.0,  # 0: as fast as the policy answers
-        prompt: str = '',
-        prompt_id: int = 0,
+        parameters: Parameters,
+        prompt_id: int,  # of parameters.prompt
     ) -> None:
         self._policy = policy
         self._observations = observations
         self._grippers = grippers
         self._seams = seams
-        self._min_interval_s = 1 / rate_hz if rate_hz else 0.0
+        rate_hz = parameters.inference_rate_hz
+        self._min_interval_s = 1 / rate_hz if rate_hz else 0.0  # 0: as fast as the policy answers
         self._wake = threading.Condition()
         self._is_active = False
         self._has_news = False
@@ -72,7 +73,7 @@ class InferenceWorker:
         self._run = 0
         self._chunk_id = 0
         self._last_error = ''
-        self.prompt = prompt  # in use
+        self.prompt = parameters.prompt  # in use
         self.prompt_id = prompt_id
         self.prompt_fault = ''  # why the last one was refused
         self.errors = 0

@@ -77,11 +77,13 @@ def test_action_chunk():
     result = InferenceResult(
         9, chunk, ROWS, 'stack', observed, Moment(SEND_NS, 0), Moment(SEND_NS + 5, 0), Mark(0, 0)
     )
-    out = action_chunk_message(result, ['a'] * 7, 'joint_position', 0.05)
+    out = action_chunk_message(result, parameters(joints__prefix='left_'))
     assert stamp_ns(out.header.stamp) == SEND_NS - 50_000_000
     assert (stamp_ns(out.inference_start), stamp_ns(out.inference_end)) == (SEND_NS, SEND_NS + 5)
     assert (out.chunk_id, out.prompt_id, out.prompt, out.rows, out.seed) == (9, 4, 'stack', 3, -1)
     np.testing.assert_array_equal(np.reshape(out.actions, (3, 7)), ROWS)
+    assert out.joint_names == [*(f'left_joint_{i}' for i in range(1, 7)), 'left_gripper']
+    assert (out.representation, out.row_period) == ('joint_position', 0.05)
     assert out.streams == ['base', 'joint_states']
     assert list(out.oldest_ages) == pytest.approx([1e-7, 0.05])
 

@@ -27,7 +27,7 @@ def now() -> Moment:
 class Rig:
     """A worker over a fake policy, fed by hand."""
 
-    def __init__(self, rate_hz: float = 0.0, **changes: object) -> None:
+    def __init__(self, **changes: object) -> None:
         settings = parameters(**changes)
         self.policy = FakePolicy(settings)
         self.buffer = ObservationBuffer(settings, lambda *report: None)
@@ -35,7 +35,7 @@ class Rig:
         self.errors: list[str] = []
         seams = WorkerSeams(now, lambda: Mark(0, 0), self.results.append, self.errors.append)
         self.worker = InferenceWorker(
-            self.policy, self.buffer, GripperMap(settings), seams, rate_hz, settings.prompt, 1
+            self.policy, self.buffer, GripperMap(settings), seams, settings, prompt_id=1
         )
         self.names = settings.joint_names
 
@@ -57,8 +57,8 @@ class Rig:
 def rig():
     made: list[Rig] = []
 
-    def make(*args, **kwargs) -> Rig:
-        made.append(Rig(*args, **kwargs))
+    def make(**changes: object) -> Rig:
+        made.append(Rig(**changes))
         return made[-1]
 
     yield make
@@ -158,7 +158,7 @@ def test_error_is_logged_once_per_cause_and_work_goes_on(rig):
 
 
 def test_rate_is_limited(rig):
-    it = rig(rate_hz=20.0)
+    it = rig(inference_rate_hz=20.0)
     it.worker.activate()
     starts = []
     while len(it.results) < 4:
