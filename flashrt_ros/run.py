@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """Runs a node as a process: parameter files checked first, signals end it safely and with code 0."""
 
+import contextlib
 import itertools
 import os
 import signal
@@ -10,7 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 import rclpy
-from rclpy.executors import MultiThreadedExecutor
+from rclpy.exceptions import InvalidHandle
+from rclpy.executors import Executor, MultiThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
@@ -39,7 +41,7 @@ def run_node(make_node: Callable[[], Node], arguments: Sequence[str] | None = No
         signal.signal(number, lambda *_: is_stopping.set())
     try:
         while not is_stopping.is_set():
-            executor.spin_once(timeout_sec=0.1)
+            spin_some(executor)
     finally:
         is_idle = node.release()
     if not is_idle:  # a load or an inference that cannot be interrupted must not delay the end
@@ -50,6 +52,16 @@ def run_node(make_node: Callable[[], Node], arguments: Sequence[str] | None = No
     node.destroy_node()
     rclpy.shutdown()
     return 0
+
+
+def spin_some(executor: Executor) -> None:
+    """Waits a little for work and does it.
+
+    Cleaning up destroys topics in one thread while another one collects what to wait for, and rclpy then
+    stumbles over their events; the next round does not meet them any more.
+    """
+    with contextlib.suppress(InvalidHandle):
+        executor.spin_once(timeout_sec=0.1)
 
 
 def _parameter_files(arguments: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@
 
 import array
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from std_srvs.srv import Trigger
 from flashrt_ros.msg import ActionChunk
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.policy_node import PolicyNode
+from flashrt_ros.topics import CommandPublisher
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 JOINTS = [f'joint_{i}' for i in range(1, 7)] + ['gripper']
@@ -54,6 +56,7 @@ class Bench:
         ros: Spinner,
         namespace: str = '',
         camera_qos: QoSProfile = qos_profile_sensor_data,
+        publish_commands: Callable = CommandPublisher,
         **changes: object,
     ) -> None:
         self.policies: list[FakePolicy] = []
@@ -63,6 +66,7 @@ class Bench:
         self.node = ros.add(
             PolicyNode(
                 lambda parameters: self.load(parameters),
+                publish_commands,
                 context=ros.context,
                 namespace=namespace,
                 parameter_overrides=overrides(self.flat),

@@ -14,6 +14,8 @@ from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
+from flashrt_ros.run import spin_some
+
 PATIENCE_S = 20.0  # for what takes milliseconds on an idle machine
 
 
@@ -45,7 +47,7 @@ class Spinner:
 
     def _spin(self) -> None:
         while not self._is_closing.is_set():
-            self._executor.spin_once(timeout_sec=0.1)
+            spin_some(self._executor)
 
     def add(self, node: Node) -> Node:
         self._nodes.append(node)

@@ -4,6 +4,7 @@
 
 import array
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,11 +16,10 @@ from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from robot_bench import BLUE, JOINTS, LATCHED, RED, REST, Bench, key_values, picture
 from ros_spinner import Spinner, eventually
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
-from flashrt_ros.actions import ActionPlayer, OutputMap
-from flashrt_ros.inputs import Moment
 from flashrt_ros.latency import STAGES
 from flashrt_ros.topics import CommandPublisher
 
@@ -43,29 +43,51 @@ def test_observation_becomes_chunk_and_dry_run_publishes_no_command(ros: Spinner
     assert '/arm_controller/joint_trajectory' not in topics
 
 
-def test_command_path_publishes_what_the_player_says(ros: Spinner):
-    bench = Bench(ros)
-    assert bench.change('configure')
-    parameters = bench.policy.settings
-    outputs = OutputMap(parameters)
-    player = ActionPlayer(0.05, 0.05, outputs.is_velocity)
-    commands = CommandPublisher(bench.node, parameters, is_dry_run=False)
+def test_command_path_ends_in_the_safe_reaction(ros: Spinner):
+    """With publishers as they are without a dry run; publishing 3.0 would be a padding column."""
+    chunk = np.load(CASES / 'chunks' / 'padding_columns_not_zero.npy').astype(np.float64)
+    assert (chunk[:, 7:] == 3.0).all()
+    bench = Bench(ros, publish_commands=lambda node, parameters, _: CommandPublisher(node, parameters, False))
+    bench.policy_options = {'answer': lambda observation: chunk[:, :7]}
     received: list[JointTrajectory] = []
-    bench.robot.create_subscription(JointTrajectory, 'arm_controller/joint_trajectory', received.append, 10)
-    eventually(lambda: bench.robot.count_publishers('/arm_controller/joint_trajectory'), 'publisher')
-    player.start()
-    chunk = np.load(CASES / 'chunks' / 'padding_columns_not_zero.npy')
-    player.accept(1, chunk[:, :7].astype(np.float64), player.mark())
+    bench.robot.create_subscription(JointTrajectory, 'arm_controller/joint_trajectory', received.append, 50)
+    bench.activate()
+    bench.feed()
+    eventually(lambda: bench.chunks, 'a chunk')
+    assert received == []  # active is not commanding
+    assert bench.service('start').success
+    eventually(lambda: len(received) > 5, 'commands')
+    assert received[0].joint_names == JOINTS
+    np.testing.assert_array_equal(received[0].points[0].positions, chunk[0, :7])
+    bench.node.release()
+    hold = eventually(lambda: len(received[-1].points) == 1 and received[-1], 'the safe reaction')
+    np.testing.assert_array_equal(hold.points[0].positions, received[-2].points[0].positions)
+    assert hold.points[0].time_from_start.nanosec == 50_000_000
+    for command in received:
+        assert all(len(point.positions) == 7 and 3.0 not in point.positions for point in command.points)
 
-    def send() -> list[JointTrajectory]:
-        if not received:
-            commands.send(outputs.split(player.step()), Moment(0, 0))
-        return received
 
-    command = eventually(send, 'a command')[0]
-    commands.destroy()
-    assert command.joint_names == JOINTS
-    assert all(len(point.positions) == 7 and 3.0 not in point.positions for point in command.points)
+@pytest.mark.parametrize(
+    ('output_type', 'kind', 'read'),
+    [
+        ('float64_multi_array', Float64MultiArray, lambda message: message.data),
+        ('joint_state', JointState, lambda message: message.position),
+    ],
+)
+def test_row_outputs_follow_the_output_rate(ros: Spinner, output_type: str, kind: type, read: Callable):
+    bench = Bench(
+        ros,
+        publish_commands=lambda node, parameters, _: CommandPublisher(node, parameters, False),
+        start_on_activate=True,
+        output__type=output_type,
+    )
+    received = []
+    bench.robot.create_subscription(kind, 'arm_controller/joint_trajectory', received.append, 50)
+    bench.activate()
+    bench.feed()
+    eventually(lambda: len(received) > 5, 'commands')
+    assert all(len(read(message)) == 7 for message in received)
+    np.testing.assert_allclose(read(received[0]), np.array(REST) + 0.01)
 
 
 def test_swapped_pictures_and_the_prompt_reach_the_policy(ros: Spinner):

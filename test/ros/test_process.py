@@ -9,17 +9,21 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from diagnostic_msgs.msg import DiagnosticStatus
 from fake_policy import CASES
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
+from rclpy.exceptions import InvalidHandle
 from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 from robot_bench import JOINTS, LATCHED, REST, picture
 from ros_spinner import Spinner, eventually
 from sensor_msgs.msg import Image, JointState
+
+from flashrt_ros.run import spin_some
 
 HERE = Path(__file__).resolve().parent
 EXIT_S = 2.0  # promised; an idle machine needs a tenth of it
@@ -200,3 +204,14 @@ def test_signal_does_not_wait_for_what_cannot_be_interrupted(start, ros: Spinner
     code, seconds = process.end(signal.SIGTERM)
     assert code == 0, process.output()
     assert seconds < SLACK * EXIT_S
+
+
+def test_topic_that_is_destroyed_meanwhile_does_not_end_the_process():
+    rounds = []
+
+    def spin_once(timeout_sec: float) -> None:
+        rounds.append(timeout_sec)
+        raise InvalidHandle('cannot use Destroyable because destruction was requested')
+
+    spin_some(SimpleNamespace(spin_once=spin_once))
+    assert rounds == [0.1]
