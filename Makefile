@@ -45,7 +45,14 @@ RUN += VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 PIP := $(RUN) $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 CREATED := $(VENV)/.created-$(KIND)
 
-# The core is compiled several times: for .venv, for its tests, for the packages that the tests build.
+# The core is compiled several times: for its tests, for .venv, for the packages that the tests build. Only the first has
+# warnings as errors, so it stores objects for the others (whose command line differs by -Werror) but takes none.
+ifeq ($(origin CXX),default)
+  CC := cc
+  CXX := c++
+endif
+export CC CXX
+export CCACHE_IGNOREOPTIONS ?= -Werror
 export CMAKE_C_COMPILER_LAUNCHER ?= ccache
 export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
@@ -83,7 +90,7 @@ demo: install
 test: test-core test-python
 
 test-core: googletest $(VENV)/.requirements
-	$(RUN) cmake --workflow --preset dev
+	$(RUN) CCACHE_RECACHE=1 cmake --workflow --preset dev
 
 # Plugins that happen to be installed, such as those of a ROS 2 distribution, are not loaded.
 test-python: install $(VENV)/.requirements-test
