@@ -14,6 +14,13 @@ namespace flashrt {
 
 using nlohmann::json;
 
+namespace {
+
+// Far above every file read here. Printing a value in an error text recurses into it.
+constexpr int kMaxDepth = 64;
+
+}  // namespace
+
 std::string read_text_file(const std::filesystem::path& path, size_t max_bytes) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
@@ -30,7 +37,9 @@ std::string read_text_file(const std::filesystem::path& path, size_t max_bytes) 
 
 json parse_json(std::string_view text, const std::string& origin) {
   std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto check_keys = [&](int, json::parse_event_t event, json& parsed) {
+  const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
+    FLASHRT_CHECK(depth <= kMaxDepth, origin, ": nested ", depth, " levels deep, expected at most ",
+                  kMaxDepth);
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key) {
@@ -40,7 +49,7 @@ json parse_json(std::string_view text, const std::string& origin) {
     return true;
   };
   try {
-    return json::parse(text, check_keys);
+    return json::parse(text, check);
   } catch (const json::exception& fault) {
     throw Error(flashrt::text(origin, " is not valid JSON: ", fault.what()));
   }

@@ -49,6 +49,15 @@ TEST(Json, RefusesTheSameKeyTwiceAtAnyDepth) {
   EXPECT_EQ(parse_json(R"({"a":{"b":1},"b":[{"b":2},{"b":3}]})", "file.json")["b"][1]["b"], 3);
 }
 
+TEST(Json, RefusesDeepNesting) {
+  const auto nested = [](size_t levels) {
+    return std::string(levels, '[') + std::string(levels, ']');
+  };
+  EXPECT_NO_THROW(parse_json(nested(64), "file.json"));
+  EXPECT_CONTAINS(error_text([&] { parse_json(nested(1'000'000), "file.json"); }),
+                  "file.json: nested 65 levels deep, expected at most 64");
+}
+
 TEST(Json, FieldsNameWhatIsWrong) {
   const nlohmann::json json =
       parse_json(R"({"count": 3, "part": {"name": 5}, "list": [], "on": "yes"})", "f");
