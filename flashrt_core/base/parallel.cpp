@@ -3,7 +3,13 @@
 
 #include "base/parallel.hpp"
 
+#include <sched.h>
+#include <unistd.h>
+
+#include <system_error>
 #include <utility>
+
+#include "base/check.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -16,6 +22,15 @@ namespace {
 // them to wake: look for the next loop this often (about 20 us) before sleeping. Between inferences
 // every worker sleeps.
 constexpr int kSpins = 500;
+
+// Far above every machine; each thread costs scratch memory in every program.
+constexpr int kMaxThreads = 1024;
+
+int usable_processors() {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 void pause() {
 #if defined(__x86_64__)
@@ -37,13 +52,29 @@ void wait_while(const std::atomic<T>& value, T old) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
-  if (threads <= 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  for (int worker = 1; worker < threads; ++worker)
-    workers_.emplace_back([this, worker] { work(worker); });
+ThreadPool::ThreadPool(int threads) : process_(::getpid()) {
+  if (threads <= 0) threads = std::min(usable_processors(), kMaxThreads);
+  FLASHRT_CHECK(threads <= kMaxThreads, "threads: ", threads, ", expected at most ", kMaxThreads);
+  try {
+    for (int worker = 1; worker < threads; ++worker)
+      workers_.emplace_back([this, worker] { work(worker); });
+  } catch (const std::system_error& fault) {
+    const size_t started = workers_.size() + 1;
+    stop();
+    throw Error(
+        text("threads: only ", started, " of ", threads, " can be started: ", fault.what()));
+  }
 }
 
 ThreadPool::~ThreadPool() {
+  if (::getpid() == process_) {
+    stop();
+  } else {  // after a fork there is nothing to join: the handles are left alone
+    new std::vector<std::thread>(std::move(workers_));
+  }
+}
+
+void ThreadPool::stop() {
   stopping_.store(true, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
@@ -81,6 +112,8 @@ void ThreadPool::run(int64_t chunks, void* context, Invoke invoke) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk) invoke(context, chunk, 0);
     return;
   }
+  FLASHRT_CHECK(::getpid() == process_, "the threads of process ", process_,
+                " are not part of its child ", ::getpid(), ": make the engine after the fork");
   const std::lock_guard lock(caller_);
   context_ = context;
   invoke_ = invoke;

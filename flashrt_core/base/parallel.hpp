@@ -18,7 +18,8 @@ namespace flashrt {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // 0: as many as the process may use
+  // 0: as many as the processors this process may use. Error if they cannot be started.
+  explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -28,7 +29,7 @@ class ThreadPool {
   // Calls fn(begin, end, worker) for [0, n) cut into chunks of `grain`, worker in [0, threads()).
   // Which chunks exist depends on n and grain alone, so a loop whose chunks are independent gives
   // the same bits on any number of threads. The first exception of a chunk is thrown here. Does not
-  // nest. Allocates nothing.
+  // nest. Allocates nothing. Threads do not survive a fork: a child process gets an Error.
   template <class Function>
   void parallel_for(int64_t n, int64_t grain, Function&& fn) {
     const int64_t chunks = (n + grain - 1) / grain;
@@ -47,7 +48,9 @@ class ThreadPool {
   void run(int64_t chunks, void* context, Invoke invoke);
   void work(int worker);
   void take_chunks(int worker);
+  void stop();
 
+  const int process_;  // whose threads these are
   std::vector<std::thread> workers_;
   std::mutex caller_;  // one loop at a time
 

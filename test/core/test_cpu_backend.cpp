@@ -510,39 +510,5 @@ TEST(CpuWeights, OfAnotherBackendAreRefused) {
                   "another backend");
 }
 
-// ---- threads
-
-TEST(ThreadPool, CoversTheRangeOnce) {
-  for (const int threads : {1, 2, 5}) {
-    ThreadPool pool(threads);
-    EXPECT_EQ(pool.threads(), threads);
-    for (const int64_t n : {0, 1, 7, 64, 1001}) {
-      std::vector<std::atomic<int>> visits(n);
-      pool.parallel_for(n, 8, [&](int64_t begin, int64_t end, int worker) {
-        EXPECT_TRUE(0 <= worker && worker < threads);
-        EXPECT_EQ(begin % 8, 0);
-        EXPECT_LE(end - begin, 8);
-        for (int64_t i = begin; i < end; ++i) ++visits[i];
-      });
-      for (const auto& count : visits) EXPECT_EQ(count, 1);
-    }
-  }
-}
-
-TEST(ThreadPool, ThrowsWhatAChunkThrows) {
-  ThreadPool pool(3);
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_CONTAINS(error_text([&] {
-                      pool.parallel_for(50, 1, [&](int64_t begin, int64_t, int) {
-                        FLASHRT_CHECK(begin != 31, "chunk ", begin);
-                      });
-                    }),
-                    "chunk 31");
-  }
-  std::atomic<int> sum{0};
-  pool.parallel_for(10, 1, [&](int64_t begin, int64_t, int) { sum += static_cast<int>(begin); });
-  EXPECT_EQ(sum, 45);
-}
-
 }  // namespace
 }  // namespace flashrt
