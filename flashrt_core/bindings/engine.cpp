@@ -26,12 +26,35 @@ struct PythonGuidance {
   int committed_rows = 0;
 };
 
+// Refuses an array whose elements would fit but are arranged otherwise, such as pictures with the
+// channels first. The engine refuses other numbers of elements.
+void check_layout(std::string_view name, const py::array& array, const Shape& expected) {
+  const Shape shape(std::vector<int64_t>(array.shape(), array.shape() + array.ndim()));
+  FLASHRT_CHECK(shape.elements() != expected.elements() || shape == expected, name, ": shape ",
+                shape, ", expected ", expected);
+}
+
 // Bytes, or floats in [-1, 1].
 using Images = std::variant<Array<uint8_t>, Array<float>>;
 
-ModelInput model_input(const Images& images, const Array<int32_t>& tokens,
+ModelInput model_input(const Engine& engine, const Images& images, const Array<int32_t>& tokens,
                        const Array<float>& noise, const std::optional<Array<float>>& state,
                        const PythonGuidance* guidance) {
+  const PlanOptions& plan = engine.program_options().plan;
+  const int64_t side = engine.config().vision.image_size, width = engine.config().action_dim;
+  std::visit(
+      [&](const auto& array) {
+        check_layout("images", array, {plan.cameras, side, side, 3});
+      },
+      images);
+  check_layout("tokens", tokens, {tokens.size()});
+  check_layout("noise", noise, {plan.horizon, width});
+  if (state) check_layout("state", *state, {engine.config().state_dim});
+  if (guidance) {
+    check_layout("previous actions", guidance->previous, {plan.horizon, width});
+    check_layout("weights of the previous actions", guidance->weights, {plan.horizon});
+    check_layout("guidance", guidance->guidance, {plan.steps});
+  }
   ModelInput input{.tokens = view(tokens), .noise = view(noise)};
   if (const auto* bytes = std::get_if<Array<uint8_t>>(&images)) input.images = view(*bytes);
   if (const auto* floats = std::get_if<Array<float>>(&images)) input.float_images = view(*floats);
@@ -122,7 +145,7 @@ void bind_engine(py::module_& module) {
           [](Engine& engine, const Images& images, const Array<int32_t>& tokens,
              const Array<float>& noise, const std::optional<Array<float>>& state,
              const PythonGuidance* guidance) {
-            const ModelInput input = model_input(images, tokens, noise, state, guidance);
+            const ModelInput input = model_input(engine, images, tokens, noise, state, guidance);
             Array<float> actions(
                 {engine.program_options().plan.horizon, engine.config().action_dim});
             const std::span<float> out(actions.mutable_data(), static_cast<size_t>(actions.size()));
@@ -140,7 +163,7 @@ void bind_engine(py::module_& module) {
           [](Engine& engine, const std::vector<std::string>& values, const Images& images,
              const Array<int32_t>& tokens, const Array<float>& noise,
              const std::optional<Array<float>>& state, const PythonGuidance* guidance) {
-            const ModelInput input = model_input(images, tokens, noise, state, guidance);
+            const ModelInput input = model_input(engine, images, tokens, noise, state, guidance);
             std::map<std::string, TracedValue> traced;
             {
               const py::gil_scoped_release release;
@@ -161,7 +184,7 @@ void bind_engine(py::module_& module) {
           [](Engine& engine, Calibration& calibration, const Images& images,
              const Array<int32_t>& tokens, const Array<float>& noise,
              const std::optional<Array<float>>& state) {
-            const ModelInput input = model_input(images, tokens, noise, state, nullptr);
+            const ModelInput input = model_input(engine, images, tokens, noise, state, nullptr);
             const py::gil_scoped_release release;
             engine.observe(input, calibration);
           },

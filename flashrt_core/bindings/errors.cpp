@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// flashrt::Error and its kinds become the exceptions of flashrt_core.errors.
+// flashrt::Error, its kinds and what the file system refuses become the exceptions of
+// flashrt_core.errors.
+#include <filesystem>
+
 #include "bindings/bindings.hpp"
 
 namespace py = pybind11;
@@ -9,9 +12,13 @@ namespace py = pybind11;
 namespace flashrt {
 namespace {
 
-void raise(const char* python_class, const Error& error) {
+void raise(const char* python_class, const std::exception& error) {
   const py::object type = py::module_::import("flashrt_core.errors").attr(python_class);
-  PyErr_SetString(type.ptr(), error.what());
+  // Texts quote names and contents of files, which may hold any bytes.
+  const std::string_view what = error.what();
+  const auto message = py::reinterpret_steal<py::object>(
+      PyUnicode_DecodeUTF8(what.data(), static_cast<py::ssize_t>(what.size()), "backslashreplace"));
+  if (message) PyErr_SetObject(type.ptr(), message.ptr());
 }
 
 }  // namespace
@@ -26,6 +33,8 @@ void bind_errors(py::module_& module) {
     } catch (const ModelNotSupportedError& error) {
       raise("ModelNotSupportedError", error);
     } catch (const Error& error) {
+      raise("Error", error);
+    } catch (const std::filesystem::filesystem_error& error) {
       raise("Error", error);
     }
   });

@@ -5,12 +5,27 @@
 
 namespace flashrt {
 
+namespace {
+
+// Generous for any real robot, small enough that no count of rows overflows.
+constexpr int kMaxCameras = 64, kMaxRows = 1 << 14;
+constexpr int64_t kMaxImageTokens = 1 << 20;
+
+void check_range(std::string_view what, int value, int max) {
+  FLASHRT_CHECK(1 <= value && value <= max, what, ": ", value, ", expected 1 to ", max);
+}
+
+}  // namespace
+
 Plan build_plan(const ModelConfig& config, const PlanOptions& options) {
-  FLASHRT_CHECK(options.cameras >= 1, "cameras: ", options.cameras, ", expected at least 1");
-  FLASHRT_CHECK(options.prompt_capacity >= 1, "prompt capacity: ", options.prompt_capacity,
-                ", expected at least 1");
-  FLASHRT_CHECK(options.horizon >= 1, "horizon: ", options.horizon, ", expected at least 1");
-  FLASHRT_CHECK(options.steps >= 1, "denoise steps: ", options.steps, ", expected at least 1");
+  check_range("cameras", options.cameras, kMaxCameras);
+  check_range("prompt capacity", options.prompt_capacity, kMaxRows);
+  check_range("horizon", options.horizon, kMaxRows);
+  check_range("denoise steps", options.steps, kMaxRows);
+  const int64_t image_tokens = int64_t{options.cameras} * config.vision.tokens();
+  FLASHRT_CHECK(image_tokens <= kMaxImageTokens, "cameras: ", options.cameras, " of ",
+                config.vision.tokens(), " image tokens each, expected at most ", kMaxImageTokens,
+                " tokens");
   switch (config.type) {
     case ModelType::kPi05:
       return build_pi05(config, options);

@@ -4,6 +4,7 @@
 #include "runtime/engine.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "checkpoint/weights.hpp"
@@ -40,10 +41,26 @@ std::vector<float> accumulated_times(int steps) {
 }
 
 int chosen(int option, int checkpoint, std::string_view what) {
+  FLASHRT_CHECK(option >= 0, what, ": ", option, ", expected 0 (the checkpoint's own) or more");
   const int value = option > 0 ? option : checkpoint;
   FLASHRT_CHECK(value > 0, what, " is needed: the checkpoint's config does not say");
   return value;
 }
+
+// Holds an engine for one call: a second one would write into the memory that the first works on.
+class Exclusive {
+ public:
+  explicit Exclusive(std::atomic_flag& running) : running_(running) {
+    FLASHRT_CHECK(!running_.test_and_set(std::memory_order_acquire),
+                  "engine: a second call while one runs; give each thread its own, by recompile");
+  }
+  ~Exclusive() { running_.clear(std::memory_order_release); }
+  Exclusive(const Exclusive&) = delete;
+  Exclusive& operator=(const Exclusive&) = delete;
+
+ private:
+  std::atomic_flag& running_;
+};
 
 template <class T>
 void write_values(Program& program, std::string_view name, std::span<const T> data) {
@@ -98,6 +115,10 @@ Engine::Engine(std::shared_ptr<Model> model, const ProgramOptions& options)
   if (options_.times.empty()) options_.times = accumulated_times(plan.steps);
   FLASHRT_CHECK(static_cast<int>(options_.times.size()) == plan.steps,
                 "times: ", options_.times.size(), " values for ", plan.steps, " steps");
+  for (size_t step = 0; step < options_.times.size(); ++step) {
+    FLASHRT_CHECK(std::isfinite(options_.times[step]), "times: ", options_.times[step], " at step ",
+                  step, ", expected finite values");
+  }
 
   program_ = model_->backend->compile(plan_for(config, plan, model_->recipe), model_->weights,
                                       model_->calibration, {.keep_values = options_.keep_values});
@@ -203,6 +224,7 @@ void Engine::write_guidance(const ModelInput& input) {
 }
 
 void Engine::infer(const ModelInput& input, std::span<float> actions) {
+  const Exclusive exclusive(*running_);
   write_input(input);
   program_->run(When::kInfer);
   program_->read_float("actions", actions);
@@ -234,6 +256,7 @@ int64_t valid_rows(const ValueInfo& info, int prompt_length) {
 
 std::map<std::string, TracedValue> Engine::trace(const std::vector<std::string>& values,
                                                  const ModelInput& input) {
+  const Exclusive exclusive(*running_);
   const Plan& plan = program_->plan();
   struct Target {
     Value value;
@@ -269,6 +292,7 @@ std::map<std::string, TracedValue> Engine::trace(const std::vector<std::string>&
 }
 
 void Engine::observe(const ModelInput& input, Calibration& calibration) {
+  const Exclusive exclusive(*running_);
   FLASHRT_CHECK(
       model_->recipe.float_activations,
       "calibrating needs an engine that holds quantised activations in float (float_activations)");

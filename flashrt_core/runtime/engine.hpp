@@ -5,6 +5,7 @@
 // units.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -89,7 +90,7 @@ class Engine {
   const Plan& plan() const;
   PlanStats stats() const;
 
-  // Writes actions [N, A]. Not to be called from two threads at once.
+  // Writes actions [N, A]. One call of these three at a time; Error while another one runs.
   void infer(const ModelInput& input, std::span<float> actions);
   std::map<std::string, TracedValue> trace(const std::vector<std::string>& values,
                                            const ModelInput& input);
@@ -108,6 +109,7 @@ class Engine {
   std::unique_ptr<Program> program_;
   std::vector<int32_t> tokens_;  // of the prompt that is in the program
   std::vector<float> zeros_;     // stands for guidance that is not given
+  std::unique_ptr<std::atomic_flag> running_ = std::make_unique<std::atomic_flag>();
 };
 
 // The plan of a checkpoint's configuration, its types assigned, without its weights.

@@ -67,6 +67,18 @@ TEST(Models, RefusesImpossibleOptions) {
                   "horizon: 0");
   EXPECT_CONTAINS(text_of({.cameras = 1, .prompt_capacity = 7, .horizon = 3, .steps = 0}),
                   "denoise steps: 0");
+  EXPECT_CONTAINS(text_of({.cameras = 65, .prompt_capacity = 7, .horizon = 3, .steps = 4}),
+                  "cameras: 65, expected 1 to 64");
+  EXPECT_CONTAINS(text_of({.cameras = 1, .prompt_capacity = 2147483647, .horizon = 3, .steps = 4}),
+                  "prompt capacity: 2147483647, expected 1 to 16384");
+}
+
+TEST(Models, RefusesMoreImageTokensThanCanBeCounted) {
+  ModelConfig config = tiny_pi05();
+  config.vision.image_size = 8192;
+  config.vision.patch = 1;
+  EXPECT_CONTAINS(error_text([&] { build_plan(config, kOptions); }),
+                  "cameras: 2 of 67108864 image tokens each, expected at most 1048576 tokens");
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 # Copyright 2026 The flashrt_ros authors
 """The engine as Python sees it: determinism, options that must not change bits, and errors with values."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -31,7 +34,9 @@ def actions(golden, model_input):
     return make_engine(golden).infer(**model_input)
 
 
-@pytest.mark.parametrize('options', [{'keep_values': True}, {'guided': True}, {'prompt_capacity': 200}, {'threads': 1}])
+@pytest.mark.parametrize(
+    'options', [{'keep_values': True}, {'guided': True}, {'prompt_capacity': 200}, {'threads': 1}]
+)
 def test_options_that_change_no_bit(golden, model_input, actions, options):
     np.testing.assert_array_equal(make_engine(golden, **options).infer(**model_input), actions)
 
@@ -103,6 +108,12 @@ def test_trace_has_a_block_per_step(golden, model_input, actions):
         ({'tokens': np.array([-1], np.int32)}, 'token 0 is -1'),
         ({'noise': np.zeros((9, 32), np.float32)}, '288 values, expected 10 x 32'),
         ({'state': np.zeros(32, np.float32)}, '32 values, expected 0'),
+        (
+            {'images': np.zeros((2, 3, 56, 56), np.uint8)},
+            r'images: shape \[2, 3, 56, 56\], expected \[2, 56, 56, 3\]',
+        ),
+        ({'noise': np.zeros((32, 10), np.float32)}, r'noise: shape \[32, 10\], expected \[10, 32\]'),
+        ({'tokens': np.zeros((1, 4), np.int32)}, r'tokens: shape \[1, 4\], expected \[4\]'),
     ],
 )
 def test_refuses_inputs_with_the_values_that_disagree(golden, model_input, change, text):
@@ -123,12 +134,59 @@ def test_never_converts_an_array_unseen(golden, model_input):
         ({'recipe': 'fp9'}, 'fp9'),
         ({'recipe': 'fp8'}, 'no calibration was given'),
         ({'times': [1.0]}, '1 values for 4 steps'),
+        ({'times': [1.0, 0.75, float('nan'), 0.25]}, 'times: nan at step 2'),
         ({'threads': -1}, 'threads: -1'),
+        ({'threads': 100_000}, 'threads: 100000, expected at most 1024'),
+        ({'steps': -3}, 'number of denoise steps: -3'),
+        ({'horizon': -1}, 'horizon: -1'),
+        ({'prompt_capacity': -8}, 'prompt capacity: -8'),
+        ({'recipe': 'x' * 300}, 'File name too long'),
     ],
 )
 def test_refuses_options(golden, options, text):
     with pytest.raises(Error, match=text):
         make_engine(golden, **options)
+
+
+def test_two_threads_never_share_a_run(golden, model_input, actions):
+    engine = make_engine(golden)
+    other = {name: value[::-1].copy() for name, value in model_input.items()}
+    expected = engine.infer(**other)
+    start = threading.Barrier(2)
+
+    def run(inputs, wanted):
+        start.wait()
+        done = 0
+        for _ in range(20):
+            try:
+                chunk = engine.infer(**inputs)
+            except Error as fault:
+                assert 'a second call while one runs' in str(fault)  # noqa: PT017
+                continue
+            np.testing.assert_array_equal(chunk, wanted)
+            done += 1
+        return done
+
+    with ThreadPoolExecutor(2) as pool:
+        runs = pool.submit(run, model_input, actions), pool.submit(run, other, expected)
+    assert sum(item.result() for item in runs) >= 1
+    np.testing.assert_array_equal(engine.infer(**model_input), actions)
+
+
+def test_engines_of_the_same_weights_run_side_by_side(golden, model_input, actions):
+    first = make_engine(golden)
+    second = first.recompile(cameras=CAMERAS, prompt_capacity=CAPACITY, steps=STEPS)
+    with ThreadPoolExecutor(2) as pool:
+        runs = pool.map(lambda engine: [engine.infer(**model_input) for _ in range(10)], (first, second))
+    for chunk in [chunk for chunks in runs for chunk in chunks]:
+        np.testing.assert_array_equal(chunk, actions)
+
+
+@pytest.mark.parametrize('content', [b'{"model_type": "\xff"}', b'{"model_type": ' + b'[' * 1_000_000])
+def test_refuses_broken_configurations_by_name(tmp_path, content):
+    (tmp_path / 'config.json').write_bytes(content)
+    with pytest.raises(Error, match=r'config\.json'):
+        _core.read_model_config(tmp_path)
 
 
 def test_refuses_models_to_come(tmp_path):

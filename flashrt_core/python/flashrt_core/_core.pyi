@@ -136,7 +136,7 @@ class Engine:
         state: NDArray[np.float32] | None = None,  # [state_dim], Pi0: normalised and padded
         guidance: Guidance | None = None,
     ) -> NDArray[np.float32]:
-        """Actions [N, A] in model space. Releases the interpreter; one call at a time."""
+        """Actions [N, A] in model space. Releases the interpreter. One call at a time: Error while another one runs."""
     def trace(
         self,
         values: Sequence[str],
