@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.hpp"
 #include "base/check.hpp"
+#include "base/fp8.hpp"
 #include "base/json.hpp"
 #include "base/nearest.hpp"
 
@@ -17,7 +18,6 @@ namespace {
 constexpr size_t kMaxFileBytes = 64u << 20;
 constexpr std::string_view kFormat = "flashrt_calibration";
 constexpr int kVersion = 1;
-constexpr float kE4M3Max = 448.0f;
 
 // real = quantised * scale: the bound lands on the largest e4m3 value. Zeros stay zeros under any
 // scale.
