@@ -106,6 +106,57 @@ def observation(policy, state=(0.5, -0.5, 1.0), value=0):
     return Observation(images, np.array(state), {}, policy.set_prompt('go'))
 
 
+def set_member(*path_and_value):
+    """Changes one member of a Checkpoint: attribute, then keys, then the new value."""
+    attribute, *keys, last, value = path_and_value
+
+    def change(checkpoint):
+        target = getattr(checkpoint, attribute)
+        for key in keys:
+            target = target[key]
+        target[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ('change', 'text'),
+    [
+        (lambda c: c.before.append(c.before[3]), "step 'normalizer_processor' occurs twice"),
+        (
+            lambda c: c.before.append({'registry_name': 'delta_actions_processor'}),
+            'both make actions relative',
+        ),
+        (set_member('relative', 'exclude_joints', 'gripper'), "exclude_joints is 'gripper', needed list"),
+        (set_member('relative', 'action_names', 5), 'action_names is 5, needed list'),
+        (set_member('relative', 'action_names', [1, 2, 3]), r'action_names is \[1, 2, 3\], needed texts'),
+        (set_member('before', 3, 'config', 'eps', 'small'), "eps is 'small', needed int"),
+        (set_member('before', 3, 'config', 'eps', 0), 'eps is 0.0, needed a number > 0'),
+        (set_member('before', 3, 'config', 'norm_map', 'STATE', ['x']), 'is not known'),
+        (set_member('before', 3, 'state_file', 3), 'state_file is 3, needed str'),
+        (set_member('before', 0, 'config', 'rename_map', ['x']), 'rename_map is .*, needed dict'),
+        (set_member('config', 'input_features', ['x']), 'input_features is .*, needed dict'),
+        (
+            set_member('config', 'input_features', 'observation.state', 'x'),
+            "observation.state is 'x', needed dict",
+        ),
+        (
+            set_member('config', 'input_features', 'observation.state', 'shape', [3.7]),
+            'needed one whole number',
+        ),
+        (
+            set_member('config', 'input_features', 'observation.state', 'shape', [3, 2]),
+            'needed one whole number',
+        ),
+        (set_member('config', 'rtc_training_max_delay', 'x'), "rtc_training_max_delay is 'x', needed int"),
+    ],
+)
+def test_members_of_another_type_are_refused_by_name(checkpoint, load, change, text):
+    change(checkpoint)
+    with pytest.raises(Error, match=text):
+        load()
+
+
 def test_settings_come_from_the_files(load):
     policy = load()
     assert policy.spec.cameras == ('top', 'hand')
@@ -247,7 +298,7 @@ def test_refused_files(checkpoint, load, apply, reason):
         ({'asset_id': 'x'}, "'asset_id'"),
         ({'state_in_prompt': False}, 'always has it'),
         ({'cameras': ('empty_camera_0',)}, r"no slot of this checkpoint; it has \['top', 'hand'\]"),
-        ({'state_dim': 4}, 'state_dim is 4, config.json says 3'),
+        ({'state_dim': 4}, r'state_dim is 4, .*config\.json says 3'),
         ({'normalisation': 'zscore'}, "'zscore'.*says 'quantile'"),
     ],
 )

@@ -72,6 +72,7 @@ def test_what_moves_an_arm_has_no_default(name):
         ({'threads': 1.5}, 'threads is 1.5'),
         ({'seed': True}, 'seed is True'),
         ({'state_limit': float('nan')}, 'state_limit is nan'),
+        ({'min_statistics_width': float('nan')}, 'min_statistics_width is nan'),
     ],
 )
 def test_refused_settings(change, reason):
@@ -86,3 +87,5 @@ def test_guidance_settings():
         GuidanceSettings('linear', 0, 10)
     with pytest.raises(Error, match='max_weight nan'):
         GuidanceSettings('linear', 8, float('nan'))
+    with pytest.raises(Error, match='inf must be positive and finite'):
+        GuidanceSettings('linear', 8, float('inf'))

@@ -36,6 +36,8 @@ def test_null_quantiles_are_absent(tmp_path):
         '',
         '[]',
         '{"norm_stats": {}}',
+        '{"norm_stats": {"state": [1], "actions": [1]}}',
+        pytest.param('[' * 200_000, id='deeply nested'),
         '{"norm_stats": {"state": {"mean": 3}, "actions": {"mean": [1]}}}',
         '{"norm_stats": {"state": {"mean": []}, "actions": {"mean": [1]}}}',
         '{"norm_stats": {"state": {"mean": ["x"]}, "actions": {"mean": [1]}}}',

@@ -50,7 +50,7 @@ class BytePairCodes:
                 for merge in model['merges']
             ]
             return cls(dict(model['vocab']), {pair: rank for rank, pair in enumerate(pairs)})
-        except (OSError, ValueError, KeyError, TypeError) as fault:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
             raise Error(
                 f'FAST codec: {path} holds no byte-pair codes ({type(fault).__name__}: {fault})'
             ) from fault

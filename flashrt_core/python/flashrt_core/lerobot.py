@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
@@ -28,6 +29,8 @@ from flashrt_core.prompt import LerobotPlainPrompt, StatePrompt
 from flashrt_core.relative import RelativeActions, mask_by_name
 from flashrt_core.settings import GuidanceSettings, Normalisation, PolicySettings
 from flashrt_core.statistics import Statistics
+
+T = TypeVar('T')
 
 _CAMERA_PREFIX = 'observation.images.'
 _STATE, _ACTION = 'observation.state', 'action'
@@ -61,7 +64,29 @@ _KNOWN_STEPS = {
 @dataclass(frozen=True)
 class _Step:
     config: Mapping[str, Any]
-    state_file: str | None
+    state_file: str  # beside the processor file; empty: none
+
+
+def _field(path: Path, fields: Mapping[str, Any], name: str, kind: Any, default: T) -> T:
+    """The member of a JSON object if it is of this type; the default where it is missing or null."""
+    value = fields.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise Error(f'{path}: {name} is {value!r}, needed {getattr(kind, "__name__", kind)}')
+    return value
+
+
+def _texts(path: Path, fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    values = _field(path, fields, name, list, [])
+    if not all(isinstance(value, str) for value in values):
+        raise Error(f'{path}: {name} is {values!r}, needed texts')
+    return tuple(values)
+
+
+def _features(path: Path, document: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]]:
+    features = _field(path, document, name, dict, {})
+    return {key: _field(path, features, key, dict, {}) for key in features}
 
 
 @dataclass(frozen=True)
@@ -85,7 +110,11 @@ class _Processor:
                         f"{path}: step '{registered or step.get('class')}' is not known; known are "
                         f'{sorted(_KNOWN_STEPS[name])}'
                     )
-                steps[registered] = _Step(step.get('config') or {}, step.get('state_file'))
+                if registered in steps:
+                    raise Error(f"{path}: step '{registered}' occurs twice; it can be applied once only")
+                steps[registered] = _Step(
+                    _field(path, step, 'config', dict, {}), _field(path, step, 'state_file', str, '')
+                )
         except (KeyError, TypeError, AttributeError) as fault:
             raise Error(f'{path}: no list of processor steps ({type(fault).__name__}: {fault})') from fault
         return cls(path, sha256, steps)
@@ -106,17 +135,18 @@ def lerobot_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
     _check_settings(settings, config)
     checkpoint = Path(settings.checkpoint)
     folder = checkpoint if settings.statistics is None else Path(settings.statistics)
-    document, _ = _read_json(checkpoint / 'config.json')
+    path = checkpoint / 'config.json'
+    document, _ = _read_json(path)
     before = _Processor.read(folder, 'policy_preprocessor.json')
     after = _Processor.read(folder, 'policy_postprocessor.json')
-    inputs, outputs = document.get('input_features') or {}, document.get('output_features') or {}
-    state_dim = _width(settings, 'state_dim', inputs, _STATE)
-    action_dim = _width(settings, 'action_dim', outputs, _ACTION)
+    inputs, outputs = (_features(path, document, name) for name in ('input_features', 'output_features'))
+    state_dim = _width(settings, 'state_dim', path, inputs.get(_STATE, {}))
+    action_dim = _width(settings, 'action_dim', path, outputs.get(_ACTION, {}))
 
     state = _normalisation(
         settings, before, 'normalizer_processor', _STATE, column_names(settings, state_dim)
     )
-    action_names = _action_names(before, document, action_dim)
+    action_names = _action_names(before, path, document, action_dim)
     actions = _normalisation(settings, after, 'unnormalizer_processor', _ACTION, action_names)
 
     transforms: list[ActionTransform] = [KeepColumns(action_dim), Unnormalise(actions.scaler)]
@@ -131,9 +161,14 @@ def lerobot_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
         for key, feature in inputs.items()
         if feature.get('type') == 'VISUAL' and not key.startswith(f'{_CAMERA_PREFIX}empty_camera_')
     )
-    renamed = before.config('rename_observations_processor').get('rename_map') or {}
+    renamed = _field(
+        before.path, before.config('rename_observations_processor'), 'rename_map', dict, dict[str, str]()
+    )
     aliases = {
-        old.removeprefix(_CAMERA_PREFIX): new.removeprefix(_CAMERA_PREFIX) for old, new in renamed.items()
+        old.removeprefix(_CAMERA_PREFIX): _field(before.path, renamed, old, str, '').removeprefix(
+            _CAMERA_PREFIX
+        )
+        for old in renamed
     }
     plain = config.model_type == 'pi0'
     return Pipeline(
@@ -152,7 +187,7 @@ def lerobot_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
         },
         warnings=(*state.warnings, *actions.warnings),
         guidance=settings.guidance or _guidance(document),
-        max_hard_delay=int(document.get('rtc_training_max_delay') or 0),
+        max_hard_delay=_field(path, document, 'rtc_training_max_delay', int, 0),
     )
 
 
@@ -176,7 +211,7 @@ def _read_json(path: Path) -> tuple[dict[str, Any], str]:
     data = path.read_bytes()
     try:
         document = json.loads(data)
-    except ValueError as fault:
+    except (ValueError, RecursionError) as fault:
         raise Error(f'{path}: no JSON: {fault}') from fault
     if not isinstance(document, dict):
         raise Error(f'{path}: holds a {type(document).__name__}, needed an object')
@@ -186,15 +221,18 @@ def _read_json(path: Path) -> tuple[dict[str, Any], str]:
     return document, hashlib.sha256(data).hexdigest()
 
 
-def _width(settings: PolicySettings, name: str, features: Mapping[str, Any], key: str) -> int:
+def _width(settings: PolicySettings, name: str, path: Path, feature: Mapping[str, Any]) -> int:
     given = getattr(settings, name)
-    shape = (features.get(key) or {}).get('shape')
-    stored = int(shape[0]) if shape else 0
-    if not stored and not given:
-        raise Error(f"policy settings: '{name}' is needed; config.json has no shape for '{key}'")
-    if stored and given not in (0, stored):
-        raise Error(f"policy settings: {name} is {given}, config.json says {stored} for '{key}'")
-    return stored or given
+    shape = _field(path, feature, 'shape', list, [])
+    if not shape:
+        if not given:
+            raise Error(f"policy settings: '{name}' is needed; {path} has no shape for it")
+        return given
+    if len(shape) != 1 or type(shape[0]) is not int or shape[0] < 1:
+        raise Error(f'{path}: the shape that tells {name} is {shape!r}, needed one whole number >= 1')
+    if given not in (0, shape[0]):
+        raise Error(f'policy settings: {name} is {given}, {path} says {shape[0]}')
+    return shape[0]
 
 
 def _normalisation(
@@ -203,13 +241,13 @@ def _normalisation(
     if step_name not in processor.steps:
         raise Error(f"{processor.path}: step '{step_name}' is missing")
     step = processor.steps[step_name]
-    modes = step.config.get('norm_map') or {}
+    modes = _field(processor.path, step.config, 'norm_map', dict, {})
     if modes.get('VISUAL', 'IDENTITY') != 'IDENTITY':
         raise Error(
             f"{processor.path}: pictures are normalised by '{modes['VISUAL']}'; only IDENTITY is supported"
         )
     mode = modes.get('STATE' if feature == _STATE else 'ACTION', 'IDENTITY')
-    if mode not in _MODES:
+    if not isinstance(mode, str) or mode not in _MODES:
         raise Error(
             f"{processor.path}: normalisation '{mode}' of {feature} is not known; known: {list(_MODES)}"
         )
@@ -232,12 +270,14 @@ def _normalisation(
     warnings = check_widths(
         kind, statistics, names, settings.min_statistics_width, settings.allow_degenerate_statistics
     )
-    eps = float(step.config.get('eps', LEROBOT_EPS))
+    eps = float(_field(processor.path, step.config, 'eps', int | float, LEROBOT_EPS))
+    if not 0 < eps < np.inf:
+        raise Error(f'{processor.path}: eps is {eps}, needed a number > 0')
     return _Normalisation(make_scaler('lerobot', kind, statistics, eps), kind, warnings)
 
 
 def _statistics(processor: _Processor, step: _Step, feature: str) -> Statistics:
-    if step.state_file is None:
+    if not step.state_file:
         return Statistics(feature, {})
     path = processor.path.parent / step.state_file
     if Path(step.state_file).name != step.state_file or not path.is_file():
@@ -258,10 +298,10 @@ def _statistics(processor: _Processor, step: _Step, feature: str) -> Statistics:
 
 
 def _relative_step(processor: _Processor) -> Mapping[str, Any]:
-    for name in _RELATIVE_STEPS:
-        if name in processor.steps:
-            return processor.config(name)
-    return {}
+    found = [name for name in _RELATIVE_STEPS if name in processor.steps]
+    if len(found) > 1:
+        raise Error(f'{processor.path}: {" and ".join(found)} both make actions relative; keep one')
+    return processor.config(found[0]) if found else {}
 
 
 def _relative_mask(before: _Processor, after: _Processor, action_dim: int) -> tuple[bool, ...]:
@@ -275,13 +315,17 @@ def _relative_mask(before: _Processor, after: _Processor, action_dim: int) -> tu
         )
     if not enabled:
         return ()
-    return mask_by_name(action_dim, step.get('action_names'), step.get('exclude_joints') or ())
+    names, excluded = (_texts(before.path, step, name) for name in ('action_names', 'exclude_joints'))
+    return mask_by_name(action_dim, names, excluded)
 
 
-def _action_names(before: _Processor, document: Mapping[str, Any], action_dim: int) -> tuple[str, ...]:
+def _action_names(
+    before: _Processor, path: Path, document: Mapping[str, Any], action_dim: int
+) -> tuple[str, ...]:
     """For messages."""
-    names = _relative_step(before).get('action_names') or document.get('action_feature_names') or ()
-    return tuple(names) if len(names) == action_dim else tuple(f'action[{i}]' for i in range(action_dim))
+    names = _texts(before.path, _relative_step(before), 'action_names')
+    names = names or _texts(path, document, 'action_feature_names')
+    return names if len(names) == action_dim else tuple(f'action[{i}]' for i in range(action_dim))
 
 
 def _guidance(document: Mapping[str, Any]) -> GuidanceSettings | None:

@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """Every choice that turns a checkpoint into a policy; what moves an arm has no default."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -28,10 +29,10 @@ class GuidanceSettings:
 
     def __post_init__(self) -> None:
         _check_choices(self, schedule=Schedule)
-        if self.execution_horizon < 1 or not self.max_weight > 0:
+        if self.execution_horizon < 1 or not 0 < self.max_weight < math.inf:
             raise Error(
                 f'guidance: execution_horizon {self.execution_horizon} and max_weight {self.max_weight} '
-                'must be positive'
+                'must be positive and finite'
             )
 
 
@@ -110,6 +111,10 @@ class PolicySettings:
             value = getattr(self, item.name)
             if item.type is int and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise Error(f'policy settings: {item.name} is {value!r}, needed a whole number >= 0')
+        if not 0 <= self.min_statistics_width < math.inf:
+            raise Error(
+                f'policy settings: min_statistics_width is {self.min_statistics_width}, needed a number >= 0'
+            )
         if self.state_limit is not None and not self.state_limit > 0:
             raise Error(f'policy settings: state_limit is {self.state_limit}, needed a number > 0 or none')
 

@@ -70,7 +70,7 @@ def read_norm_stats(path: Path) -> StatisticsFile:
     try:
         groups = json.loads(data)['norm_stats']
         state, actions = (_group(name, groups[name]) for name in ('state', 'actions'))
-    except (ValueError, KeyError, TypeError) as fault:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
         raise Error(
             f'openpi statistics: {path} is not {{"norm_stats": {{"state": {{...}}, "actions": {{...}}}}}} '
             f'with lists of numbers ({type(fault).__name__}: {fault})'

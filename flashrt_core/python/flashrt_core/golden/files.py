@@ -24,7 +24,7 @@ def read_json(path: Path) -> Any:
     """The document; objects in it are Fields."""
     try:
         return json.loads(path.read_text(encoding='utf-8'), object_hook=lambda fields: Fields(path, fields))
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError, RecursionError) as fault:
         raise Error(f'{path} cannot be read ({type(fault).__name__}: {fault})') from fault
 
 
