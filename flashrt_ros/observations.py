@@ -190,7 +190,7 @@ class ObservationBuffer:
         self._decode(now())
         with self._lock:
             moment = now()
-            self._check_cameras(moment)
+            self._check_cameras(moment, lambda camera: camera.good)
             self._check_joints(moment)
             samples = {slot: camera.good for slot, camera in self._cameras.items()}
             fresh = [camera for camera in self._cameras.values() if not camera.good.is_used]
@@ -312,10 +312,12 @@ class ObservationBuffer:
                     f'to turn the picture set cameras.{slot}.rotation',
                 )
 
-    def _check_cameras(self, now: Moment) -> None:
+    def _check_cameras(
+        self, now: Moment, choose: Callable[[_Camera], _Sample | None] = _Camera.newest
+    ) -> None:
         stamps = {}
         for slot, camera in self._cameras.items():
-            sample = camera.newest()
+            sample = choose(camera)
             if sample is None:
                 why = f' (last refused: {camera.last_rejection})' if camera.last_rejection else ''
                 raise NotReady('missing', f"no picture from camera '{slot}' on {camera.topic}{why}")

@@ -70,6 +70,7 @@ class InferenceWorker:
         self._is_reset = False
         self._is_closed = False
         self._wanted_prompt: str | None = None
+        self._last_request = parameters.prompt
         self._run = 0
         self._chunk_id = 0
         self._last_error = ''
@@ -93,6 +94,7 @@ class InferenceWorker:
             self._run += 1
             self._chunk_id = 0
             self._is_reset = True
+            self._last_error = ''
             self._wake.notify()
 
     def deactivate(self) -> None:
@@ -108,11 +110,10 @@ class InferenceWorker:
             self._wake.notify()
 
     def request_prompt(self, text: str) -> None:
-        """Takes effect between two inferences; the text in use or already waiting is no news."""
+        """Takes effect between two inferences; the text of the last request is no news."""
         with self._wake:
-            current = self.prompt if self._wanted_prompt is None else self._wanted_prompt
-            if text != current:
-                self._wanted_prompt = text
+            if text != self._last_request:
+                self._wanted_prompt = self._last_request = text
                 self._wake.notify()
 
     def close(self, timeout_s: float) -> bool:
@@ -161,18 +162,19 @@ class InferenceWorker:
         mark = self._seams.mark()
         try:
             observed = self._observations.form(self._seams.now, self.prompt_id)
+            start = self._seams.now()
+            chunk = self._policy.infer(observed.observation)
+            self._hand_over(run, mark, observed, start, chunk)
         except NotReady:  # the status asks the observations for the reason
             return False
-        start = self._seams.now()
-        try:
-            chunk = self._policy.infer(observed.observation)
-        except Exception as error:  # the node goes on with its last safe behaviour
-            self._note_error(f'inference failed: {error}')
-            return True
-        self._last_error = ''
+        except Exception as error:  # the thread and the node go on, with the last safe behaviour
+            self._note_error(run, f'inference failed: {error or type(error).__name__}')
+        return True
+
+    def _hand_over(self, run: int, mark: Mark, observed: Observed, start: Moment, chunk: ActionChunk) -> None:
         with self._wake:
             if run != self._run:
-                return True
+                return
             self._chunk_id += 1
             chunk_id = self._chunk_id
         self.last_chunk = chunk
@@ -180,13 +182,16 @@ class InferenceWorker:
         self._seams.deliver(
             InferenceResult(chunk_id, chunk, actions, self.prompt, observed, start, self._seams.now(), mark)
         )
-        return True
+        self._last_error = ''
 
-    def _note_error(self, text: str) -> None:
-        self.errors += 1
-        if text != self._last_error:  # once per cause
+    def _note_error(self, run: int, text: str) -> None:
+        with self._wake:
+            self.errors += 1
+            is_news = text != self._last_error  # once per cause
+            if run == self._run:  # of a past run it is no state of this one
+                self._last_error = text
+        if is_news:
             self._seams.log_error(text)
-        self._last_error = text
 
     @property
     def last_error(self) -> str:

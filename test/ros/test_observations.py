@@ -13,7 +13,7 @@ from fake_policy import CASES, parameters
 
 from flashrt_core.types import CameraFrame
 from flashrt_ros.compressed_images import CompressedFrame
-from flashrt_ros.conversions import joint_sample
+from flashrt_ros.conversions import decode_frame, joint_sample
 from flashrt_ros.inputs import Moment, Rejected
 from flashrt_ros.observations import NotReady, ObservationBuffer, Observed
 
@@ -452,3 +452,23 @@ def test_frames_that_arrive_during_decoding_do_not_starve_the_observation(monkey
         observed = robot.buffer.form(lambda: moment(robot.at_s), 1)
         stamps.append(observed.observation.stamps_ns['base'])
     assert stamps == sorted(set(stamps))
+
+
+@pytest.mark.parametrize('has_good', [False, True])
+def test_frame_that_arrives_during_decoding_does_not_vouch_for_the_one_in_use(monkeypatch, has_good: bool):
+    robot = Robot()
+    if has_good:
+        robot.all(1.0)
+        robot.form(1.0)
+    robot.camera('base', 9.0, content=damaged())
+    robot.camera('wrist', 9.0)
+    robot.joints(9.0)
+
+    def decode(content, order):
+        monkeypatch.undo()
+        robot.camera('base', 9.01)
+        return decode_frame(content, order)
+
+    monkeypatch.setattr('flashrt_ros.observations.decode_frame', decode)
+    assert robot.why_not(9.02).condition == ('stale' if has_good else 'missing')
+    assert robot.form(9.02).observation.stamps_ns['base'] == ns(9.01)

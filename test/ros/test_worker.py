@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """The inference thread: newest observation first, prompts in between, results of a past run dropped."""
 
+import threading
 import time
 
 import numpy as np
@@ -33,7 +34,8 @@ class Rig:
         self.buffer = ObservationBuffer(settings, lambda *report: None)
         self.results: list[InferenceResult] = []
         self.errors: list[str] = []
-        seams = WorkerSeams(now, lambda: Mark(0, 0), self.results.append, self.errors.append)
+        self.deliver = self.results.append
+        seams = WorkerSeams(now, lambda: Mark(0, 0), lambda result: self.deliver(result), self.errors.append)
         self.worker = InferenceWorker(
             self.policy, self.buffer, GripperMap(settings), seams, settings, prompt_id=1
         )
@@ -155,6 +157,64 @@ def test_error_is_logged_once_per_cause_and_work_goes_on(rig):
     it.feed()
     it.wait(lambda: it.results)
     assert it.worker.last_error == ''
+
+
+def test_nothing_that_goes_wrong_ends_the_thread(rig, monkeypatch):
+    it = rig()
+    it.worker.activate()
+    monkeypatch.setattr('flashrt_ros.observations.decode_frame', lambda *_: 1 / 0)
+    it.feed()
+    it.wait(lambda: it.worker.errors == 1)
+    monkeypatch.undo()
+    it.deliver = lambda result: 1 / 0
+    it.feed()
+    it.wait(lambda: it.worker.errors == 2)
+    assert it.errors == ['inference failed: division by zero']
+    it.deliver = it.results.append
+    it.feed()
+    it.wait(lambda: it.results)
+
+
+def test_error_of_a_past_run_is_forgotten(rig):
+    it = rig()
+    it.policy.failure = 'the model gave NaN'
+    it.worker.activate()
+    it.feed()
+    it.wait(lambda: it.worker.last_error)
+    it.worker.deactivate()
+    it.worker.activate()
+    assert it.worker.last_error == ''
+
+
+def test_request_while_the_same_prompt_is_being_set_is_no_news(rig):
+    """Two subscriptions deliver each prompt twice."""
+    it = rig()
+    set_prompt, is_setting, may_go_on = it.policy.set_prompt, threading.Event(), threading.Event()
+
+    def slow(text: str) -> int:
+        is_setting.set()
+        may_go_on.wait(PATIENCE_S)
+        return set_prompt(text)
+
+    it.policy.set_prompt = slow
+    it.worker.request_prompt('stack the cups')
+    assert is_setting.wait(PATIENCE_S)
+    it.worker.request_prompt('stack the cups')
+    may_go_on.set()
+    it.worker.activate()
+    it.feed()
+    it.wait(lambda: it.results)
+    it.worker.request_prompt('end')
+    it.wait(lambda: it.worker.prompt == 'end')
+    assert it.policy.prompts == ['stack the cups', 'end']
+
+
+def test_refused_prompt_is_forgotten_when_the_one_in_use_is_asked_for_again(rig):
+    it = rig()
+    it.worker.request_prompt('x' * 300)
+    it.wait(lambda: it.worker.prompt_fault)
+    it.worker.request_prompt(it.worker.prompt)
+    it.wait(lambda: it.worker.prompt_fault == '')
 
 
 def test_rate_is_limited(rig):
