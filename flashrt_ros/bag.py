@@ -18,7 +18,7 @@ import yaml
 import zstandard
 from mcap.records import Channel, Message, Schema
 from rosbags.interfaces import Connection, QosReliability
-from rosbags.rosbag2 import Reader, ReaderError
+from rosbags.rosbag2 import Reader
 
 from flashrt_ros.mcap_recovery import recover_records
 
@@ -124,7 +124,7 @@ class Bag:
             raise BagError(f'{file} is not a recording: known are {" and ".join(_SUFFIXES)} files')
         try:
             reader = self._stack.enter_context(Reader(file))
-        except (ReaderError, OSError) as error:
+        except Exception as error:  # whatever the reader stumbles over in a damaged file
             if file.suffix == '.mcap':
                 return self._recover(file, str(error))
             raise BagError(f'{file} cannot be read: {error}') from None
@@ -140,8 +140,11 @@ class Bag:
     def _unpack(self, file: Path) -> Path:
         folder = self._stack.enter_context(tempfile.TemporaryDirectory())
         plain = Path(folder) / file.stem
-        with file.open('rb') as packed, plain.open('wb') as out:
-            zstandard.ZstdDecompressor().copy_stream(packed, out)
+        try:
+            with file.open('rb') as packed, plain.open('wb') as out:
+                zstandard.ZstdDecompressor().copy_stream(packed, out)
+        except zstandard.ZstdError as error:
+            raise BagError(f'{file} cannot be unpacked: {error}') from None
         return plain
 
     def _recover(self, file: Path, reason: str) -> _Source:
@@ -157,7 +160,7 @@ class Bag:
                 elif isinstance(record, Message):
                     topic, kind = topics[record.channel_id]
                     messages.append(BagMessage(record.log_time, topic, kind, record.data))
-        except (ValueError, KeyError, zstandard.ZstdError, RuntimeError) as error:
+        except Exception as error:  # whatever the parser stumbles over in a damaged file
             raise BagError(f'{file} cannot be read ({reason}) nor recovered: {error}') from None
         if not messages:
             raise BagError(f'{file} cannot be read ({reason}) and holds no whole message')
@@ -224,8 +227,8 @@ def _read(reader: Reader, file: Path, compression: str) -> Iterator[BagMessage]:
     try:
         for connection, log_ns, data in reader.messages():
             yield BagMessage(log_ns, connection.topic, connection.msgtype, unpack(data))
-    except (ReaderError, zstandard.ZstdError) as error:
-        raise BagError(f'{file} is damaged: {error}') from None
+    except Exception as error:  # whatever the reader stumbles over in a damaged file
+        raise BagError(f'{file} is damaged: {error or type(error).__name__}') from None
 
 
 def _unpacked(data: bytes) -> bytes:

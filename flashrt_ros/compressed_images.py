@@ -16,6 +16,7 @@ from flashrt_ros.raw_images import Picture
 
 _PNG_SIGNATURE = b'\x89PNG\r\n\x1a\n'
 _JPEG_SIGNATURE = b'\xff\xd8'
+_NO_LENGTH = frozenset({0x01, *range(0xD0, 0xD8)})  # markers that stand alone
 _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the others define tables
 _EXIF_ORIENTATION = 0x0112
 
@@ -83,6 +84,9 @@ def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
         marker = data[at + 1]
         if marker == 0xFF:  # filler
             at += 1
+            continue
+        if marker in _NO_LENGTH:
+            at += 2
             continue
         if marker == 0xDA:  # start of scan
             return

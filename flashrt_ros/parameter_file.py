@@ -48,7 +48,7 @@ def _sections(path: str | Path) -> Iterator[tuple[str, Mapping]]:
         advice = '; indent with spaces, YAML allows no tabs' if '\t' in line else ''
         where = f'line {mark.line + 1}: ' if mark else ''
         raise ParameterFaults(str(path), [f'{where}{error.problem}{advice}']) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:  # such as 2020-13-45 or [a]: b
         raise ParameterFaults(str(path), [f'is not YAML: {error}']) from None
     finally:
         loader.dispose()

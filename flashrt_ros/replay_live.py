@@ -179,9 +179,13 @@ class _Witness:
 
     def gaps(self) -> list[str]:
         """Chunks whose message did not reach this process."""
-        last = self.chunks[-1].chunk_id if self.chunks else 0
-        missed = last - len(self.chunks)
-        return [f'{missed} of {last} chunks did not reach the replay'] if missed else []
+        missed, last = 0, 0
+        for chunk in self.chunks:
+            begin = last if chunk.chunk_id > last else 0  # a new run counts from 1 again
+            missed += chunk.chunk_id - begin - 1
+            last = chunk.chunk_id
+        total = missed + len(self.chunks)
+        return [f'{missed} of {total} chunks did not reach the replay'] if missed else []
 
     def streams(
         self, parameters: Parameters, inputs: Mapping[str, str], published: Mapping[str, int]

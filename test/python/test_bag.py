@@ -5,6 +5,7 @@
 import shutil
 import struct
 from pathlib import Path
+from random import Random
 
 import lz4.frame
 import pytest
@@ -149,6 +150,34 @@ def test_r27_cut_database_is_refused_by_name(tmp_path):
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(BagError, match=r'cut\.db3'):
         read(path)
+
+
+@pytest.mark.parametrize('name', ['plain_db3', 'plain_mcap', 'truncated_mcap'])
+def test_damage_anywhere_gives_messages_or_a_refusal_by_name(tmp_path, name):
+    [source] = [file for file in (BAGS / name).iterdir() if file.suffix in ('.db3', '.mcap')]
+    random = Random(4)
+    outcomes = set()
+    for _ in range(60):
+        content = bytearray(source.read_bytes())
+        for _ in range(random.choice((1, 20, 200))):
+            content[random.randrange(len(content))] = random.randrange(256)
+        file = tmp_path / source.name
+        file.write_bytes(content)
+        try:
+            with Bag(file, lambda text: None) as bag:
+                list(bag.messages())
+            outcomes.add('read')
+        except BagError as error:
+            outcomes.add('refused' if source.name in str(error) else f'without the name: {error}')
+    assert outcomes == {'read', 'refused'}
+
+
+def test_damaged_packed_file_is_refused_by_name(tmp_path):
+    write(tmp_path / 'bag', [1, 2], StoragePlugin.SQLITE3, CompressionMode.FILE)
+    [file] = (tmp_path / 'bag').glob('*.zstd')
+    file.write_bytes(b'no zstd' + file.read_bytes())
+    with pytest.raises(BagError, match='cannot be unpacked'):
+        read(tmp_path / 'bag')
 
 
 def test_r28_unknown_type_costs_its_topic_and_one_warning():

@@ -132,3 +132,16 @@ def test_random_bytes_never_raise_anything_else():
             data[at] = random.integers(0, 256)
         with suppress(Rejected):
             assert rgb(CompressedFrame(bytes(data), 'jpeg')).shape[2] == 3
+
+
+def test_size_behind_a_marker_without_length_is_found():
+    """A reader that took the next two bytes for a length would jump to the small size planted there."""
+    large = simplejpeg.encode_jpeg(np.zeros((600, 800, 3), np.uint8))
+    (length,) = struct.unpack_from('>H', large, 4)
+    start, rest = b'\xff\xd8\xff\x01' + large[2 : 4 + length], large[4 + length :]
+    planted = b'\xff\xc0' + struct.pack('>HBHHB', 17, 8, 48, 64, 3) + bytes(9)
+    filler = b'\xff\xfe' + struct.pack('>H', 65000) + bytes(64998)
+    gap = 4 + 0xFFE0 - len(start) - len(filler) - 4
+    comment = b'\xff\xfe' + struct.pack('>H', 2 + gap + len(planted)) + bytes(gap) + planted
+    with pytest.raises(Rejected, match='height 600, width 800'):
+        check_compressed(CompressedFrame(start + filler + comment + rest, 'jpeg'), 500)

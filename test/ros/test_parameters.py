@@ -118,6 +118,13 @@ def test_tab_is_named_with_file_and_line():
     assert 'indent with spaces' in text
 
 
+@pytest.mark.parametrize('text', ['? [a, b]\n: 1\n', '{x: 2020-13-45}', '[' * 5000])
+def test_what_yaml_stumbles_over_is_refused_with_the_file(tmp_path, text: str):
+    (tmp_path / 'odd.yaml').write_text(text)
+    with pytest.raises(ParameterFaults, match=r'odd\.yaml.*\n.*is not YAML'):
+        read_parameter_file(tmp_path / 'odd.yaml', NODE)
+
+
 # Rules
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from rosbags.typesys import Stores, get_typestore
 from flashrt_core.errors import Error
 from flashrt_ros.bag import BagError
 from flashrt_ros.bag_player import restamp
-from flashrt_ros.replay_live import replay_live
+from flashrt_ros.replay_live import _Witness, replay_live
 from flashrt_ros.report import Report
 
 BAGS = CASES / 'bags'
@@ -186,6 +187,21 @@ def test_a_running_node_is_not_disturbed(ros, tmp_path):
     with pytest.raises(Error, match='runs on this ROS domain already'):
         run('plain_db3', tmp_path)
     assert not (tmp_path / 'node.log').exists()
+
+
+@pytest.mark.parametrize(
+    ('ids', 'gaps'),
+    [
+        ([1, 2, 3], []),
+        ([1, 3, 4], ['1 of 4 chunks did not reach the replay']),
+        ([1, 2, 3, 1, 2], []),  # a clock that jumps back begins a new run
+        ([2, 3, 2], ['2 of 5 chunks did not reach the replay']),
+    ],
+)
+def test_chunks_that_did_not_arrive_are_counted_run_by_run(ids: list[int], gaps: list[str]):
+    witness = _Witness.__new__(_Witness)
+    witness.chunks = [SimpleNamespace(chunk_id=number) for number in ids]
+    assert witness.gaps() == gaps
 
 
 def test_interrupt_ends_the_node(tmp_path):
