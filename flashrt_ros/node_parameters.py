@@ -44,11 +44,11 @@ class NodeParameters:
                 values[name] = parameter.value
         return values
 
-    def guard(self, is_configured: Callable[[], bool], set_prompt: Callable[[str], None]) -> None:
-        """While configured, only the keys that the table calls live may be set."""
+    def guard(self, state: Callable[[], str], set_prompt: Callable[[str], None]) -> None:
+        """From configure on only the prompt may be set, and not before the node is configured."""
 
         def on_set(parameters: list[Parameter]) -> SetParametersResult:
-            if not is_configured():
+            if (now := state()) in ('unconfigured', 'finalized'):
                 return SetParametersResult(successful=True)
             for parameter in parameters:
                 name, value = parameter.name, parameter.value
@@ -56,6 +56,9 @@ class NodeParameters:
                     continue
                 if name != 'prompt':
                     reason = f'{name} is read at configure; run cleanup, set it, and configure again'
+                    return SetParametersResult(successful=False, reason=reason)
+                if now == 'configuring':
+                    reason = 'the parameters have been read; set the prompt when the node is configured'
                     return SetParametersResult(successful=False, reason=reason)
                 if not isinstance(value, str) or not value.strip():
                     return SetParametersResult(successful=False, reason=f'prompt is {value!r}, wanted a text')

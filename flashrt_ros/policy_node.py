@@ -3,6 +3,7 @@
 """The lifecycle node `policy`: connects sensor topics to a policy and a policy to action topics."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -49,10 +50,12 @@ class PolicyNode(LifecycleNodeMixin, Node):
         LifecycleNodeMixin.__init__(self, callback_group=self._group)
         self._load, self._publish_commands = load, publish_commands
         self._parts: Configured | None = None
+        # Held from the decision what to send until it is sent: no command overtakes a stop.
+        self._commanding = threading.RLock()
         self._state, self._progress, self._configure_fault = 'unconfigured', '', ''
         self._throttle, self._born_s = Throttle(), time.monotonic()
         self._settings = NodeParameters(self)
-        self._settings.guard(lambda: self._state not in ('unconfigured', 'finalized'), self._set_prompt)
+        self._settings.guard(lambda: self._state, self._set_prompt)
         for name, handler in (('start', self._on_start), ('stop', self._on_stop), ('reset', self._on_reset)):
             self.create_service(Trigger, f'~/{name}', handler, callback_group=self._group)
         jumps = JumpThreshold(
@@ -60,9 +63,9 @@ class PolicyNode(LifecycleNodeMixin, Node):
         )
         self._jumps = self.get_clock().create_jump_callback(jumps, post_callback=self._on_clock_jump)
         self._status = StatusReporter(self, self._situation, self._health)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(PERIOD_S, self._status.publish_all, callback_group=self._group, clock=steady)
-        self.create_timer(0.1, self._status.publish_changes, callback_group=self._group, clock=steady)
+        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
+        for period_s, report in ((PERIOD_S, self._status.publish_all), (0.1, self._status.publish_changes)):
+            self.create_timer(period_s, report, callback_group=self._group, clock=self._steady)
 
     # Lifecycle
 
@@ -99,12 +102,14 @@ class PolicyNode(LifecycleNodeMixin, Node):
             )
             undo.callback(worker.close, CLOSE_TIMEOUT_S)
             callbacks = (self._on_frame, self._on_joints, worker.request_prompt)
-            topics = Topics(self, parameters, self._group, *callbacks)
+            topics = Topics(self, parameters, *callbacks)
             undo.callback(topics.destroy)
             commands = self._publish_commands(self, parameters, parameters.dry_run)
             undo.pop_all()
         control_group = MutuallyExclusiveCallbackGroup()
-        self._control_timer = self.create_timer(period_s, self._on_control_tick, control_group)
+        # A step of the system clock must not delay a command; simulated time paces it, as fast as it runs.
+        clock = self.get_clock() if self.get_clock().ros_time_is_active else self._steady
+        self._control_timer = self.create_timer(period_s, self._on_control_tick, control_group, clock)
         latency = LatencyRecorder()
         return Configured(
             parameters, policy, observations, player, outputs, worker, latency, topics, commands
@@ -113,16 +118,18 @@ class PolicyNode(LifecycleNodeMixin, Node):
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         parts = self._parts
         parts.observations.reset(not_before_ns=self._now().ros_ns)
-        parts.stopped_because = ''
-        self._state = 'active'
-        parts.worker.activate()
-        if parts.parameters.start_on_activate:
-            parts.player.start()
+        with self._commanding:
+            parts.stopped_because = ''
+            self._state = 'active'
+            parts.worker.activate()
+            if parts.parameters.start_on_activate:
+                parts.player.start()
         return TransitionCallbackReturn.SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._stop_commanding()
-        self._state = 'inactive'
+        with self._commanding:
+            self._stop_commanding()
+            self._state = 'inactive'
         self._parts.worker.deactivate()
         return TransitionCallbackReturn.SUCCESS
 
@@ -142,8 +149,9 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     def release(self) -> bool:
         """Sends the safe reaction and frees everything; False when work in other threads goes on."""
-        self._stop_commanding()
-        parts, self._parts = self._parts, None
+        with self._commanding:
+            self._stop_commanding()
+            parts, self._parts = self._parts, None
         if parts is None:
             return self._state != 'configuring'
         self.destroy_timer(self._control_timer)
@@ -178,17 +186,19 @@ class PolicyNode(LifecycleNodeMixin, Node):
             parts.topics.model_input.publish(image_message(views, result.observed.stamp_ns))
 
     def _on_control_tick(self) -> None:
-        parts = self._parts
-        if parts is None or self._state != 'active' or not parts.player.is_running:
-            return
-        reason = parts.observations.check(self._now())
-        if reason is not None and reason.condition != 'spread':  # an input is lost: hold, or zero velocity
-            parts.player.drop_chunk()
-        self._send(parts, parts.player.step())
-        if parts.player.starved_s > parts.parameters.starvation_limit_s:
-            parts.stopped_because = f'no action to play for {parts.player.starved_s:.2f} s; call ~/start'
-            self.get_logger().warning(parts.stopped_because)
-            self._stop_commanding()
+        with self._commanding:
+            parts = self._parts
+            if parts is None or self._state != 'active' or not parts.player.is_running:
+                return
+            reason = parts.observations.check(self._now())
+            if reason is not None and reason.condition != 'spread':
+                # An input is lost: hold, or zero velocity.
+                parts.player.drop_chunk()
+            self._send(parts, parts.player.step())
+            if parts.player.starved_s > parts.parameters.starvation_limit_s:
+                parts.stopped_because = f'no action to play for {parts.player.starved_s:.2f} s; call ~/start'
+                self.get_logger().warning(parts.stopped_because)
+                self._stop_commanding()
 
     def _send(self, parts: Configured, command: Command | None) -> None:
         if command is not None:
@@ -196,17 +206,20 @@ class PolicyNode(LifecycleNodeMixin, Node):
             parts.latency.note_command(command.chunk_id, self._now())
 
     def _stop_commanding(self) -> None:
-        if (parts := self._parts) and parts.player.is_running:
-            self._send(parts, parts.player.stop())
+        with self._commanding:
+            if (parts := self._parts) and parts.player.is_running:
+                self._send(parts, parts.player.stop())
 
     # Services, prompt, clock
 
     def _on_start(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        if self._state != 'active':
-            return _answer(response, False, f'the node is {self._state}; activate it first')
-        if not self._parts.player.is_running:
-            self._parts.stopped_because = ''
-            self._parts.player.start()
+        with self._commanding:
+            parts = self._parts
+            if parts is None or self._state != 'active':
+                return _answer(response, False, f'the node is {self._state}; activate it first')
+            if not parts.player.is_running:
+                parts.stopped_because = ''
+                parts.player.start()
         return _answer(response, True, 'commanding begins with the next chunk')
 
     def _on_stop(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -219,12 +232,13 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     def _restart(self) -> None:
         """A fresh run that commands if the one before did."""
-        if (parts := self._parts) and self._state == 'active':
-            was_running = parts.player.is_running
-            self._stop_commanding()
-            parts.worker.reset()
-            if was_running:
-                parts.player.start()
+        with self._commanding:
+            if (parts := self._parts) and self._state == 'active':
+                was_running = parts.player.is_running
+                self._stop_commanding()
+                parts.worker.reset()
+                if was_running:
+                    parts.player.start()
 
     def _set_prompt(self, text: str) -> None:
         if parts := self._parts:

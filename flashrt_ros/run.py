@@ -31,14 +31,14 @@ def run_node(make_node: Callable[[], Node], arguments: Sequence[str] | None = No
     except ParameterFaults as faults:
         print(faults, file=sys.stderr)
         return 1
+    is_stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: is_stopping.set())
     # With rclpy's own handlers the publishers would be dead before the safe reaction.
     rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
     node = make_node()
     executor = MultiThreadedExecutor(_THREADS)
     executor.add_node(node)
-    is_stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: is_stopping.set())
     try:
         while not is_stopping.is_set():
             spin_some(executor)

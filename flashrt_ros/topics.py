@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rclpy.callback_groups import CallbackGroup
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSCompatibility, QoSProfile, ReliabilityPolicy, qos_check_compatible
@@ -38,7 +38,6 @@ class Topics:
         self,
         node: Node,
         parameters: Parameters,
-        group: CallbackGroup,
         on_frame: OnFrame,
         on_joints: OnJoints,
         on_prompt: OnPrompt,
@@ -48,7 +47,7 @@ class Topics:
         self._streams: dict[str, Subscription] = {}
         self._publishers: list[Publisher] = []
         try:
-            self._subscribe(parameters, group, on_frame, on_joints, on_prompt)
+            self._subscribe(parameters, on_frame, on_joints, on_prompt)
             self.action_chunk = self._publisher(ActionChunk, '~/action_chunk')
             self.model_input = self._publisher(Image, '~/model_input')
         except Exception:  # such as an invalid name; nothing may be left behind
@@ -58,12 +57,14 @@ class Topics:
     def _subscribe(
         self,
         parameters: Parameters,
-        group: CallbackGroup,
         on_frame: OnFrame,
         on_joints: OnJoints,
         on_prompt: OnPrompt,
     ) -> None:
-        subscribe = partial(self._node.create_subscription, callback_group=group)
+        def subscribe(*arguments: Any) -> Subscription:
+            """Each in a group of its own: two threads would turn the order of its messages round."""
+            return self._node.create_subscription(*arguments, callback_group=MutuallyExclusiveCallbackGroup())
+
         for camera in parameters.cameras:
             kind, reader = {'raw': (Image, raw_frame), 'compressed': (CompressedImage, compressed_frame)}[
                 camera.transport

@@ -4,12 +4,15 @@
 
 import array
 import threading
+import time
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticStatus
 from fake_policy import CASES
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
 from rcl_interfaces.srv import SetParameters
 from rclpy.node import Node
 from rclpy.parameter import Parameter
@@ -20,7 +23,10 @@ from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
+from flashrt_ros.actions import OutputCommand
+from flashrt_ros.inputs import Moment
 from flashrt_ros.latency import STAGES
+from flashrt_ros.observations import ObservationBuffer
 from flashrt_ros.topics import CommandPublisher
 
 
@@ -336,6 +342,84 @@ def test_callbacks_do_not_wait_for_inference(ros: Spinner):
     bench.policy.gate.set()
     eventually(lambda: bench.chunks, 'the chunk')
     assert threading.active_count() < 60
+
+
+class Slow:
+    """Holds the first command that carries rows of a chunk back, right before it is sent."""
+
+    def __init__(self) -> None:
+        self.is_sending, self.may_go_on = threading.Event(), threading.Event()
+        self.sent: list[int] = []  # rows of each command
+
+    def send(self, parts: list[OutputCommand], now: Moment) -> None:
+        if not self.is_sending.is_set():
+            self.is_sending.set()
+            self.may_go_on.wait(20.0)
+        self.sent.append(len(parts[0].rows))
+
+    def destroy(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize('way', ['stop', 'deactivate', 'release'])
+def test_no_command_overtakes_a_stop(ros: Spinner, way: str):
+    commands = Slow()
+    bench = Bench(ros, publish_commands=lambda *_: commands, start_on_activate=True)
+    bench.activate()
+    bench.feed()
+    assert commands.is_sending.wait(20.0)
+    act = {
+        'stop': lambda: bench.service('stop'),
+        'deactivate': lambda: bench.change('deactivate'),
+        'release': bench.node.release,
+    }[way]
+    stop = threading.Thread(target=act)
+    stop.start()
+    time.sleep(0.2)  # time enough for the stop to send its safe reaction first
+    commands.may_go_on.set()
+    stop.join()
+    assert commands.sent[-1] == 1
+    assert commands.sent[0] > 1
+    count = len(commands.sent)
+    time.sleep(0.2)  # several control periods
+    assert len(commands.sent) == count
+
+
+def test_start_during_shutdown_is_refused(ros: Spinner):
+    bench = Bench(ros)
+    bench.activate()
+    bench.policy.gate.clear()
+    bench.feed()
+    eventually(lambda: len(bench.policy.observations) == 2, 'an inference that hangs')
+    future = bench.change_client.call_async(
+        ChangeState.Request(transition=Transition(id=Transition.TRANSITION_ACTIVE_SHUTDOWN))
+    )
+    eventually(lambda: bench.node._parts is None, 'the release')
+    assert not future.done()  # it waits for the inference
+    assert not bench.service('start').success
+    bench.policy.gate.set()
+    eventually(future.done, 'the shutdown')
+
+
+def test_messages_of_one_stream_keep_their_order(ros: Spinner, monkeypatch):
+    bench = Bench(ros)
+    bench.activate()
+    inside, together = [], []
+    add = ObservationBuffer.add_joints
+
+    def slow(self, *arguments):
+        inside.append(1)
+        together.append(len(inside))
+        time.sleep(0.03)
+        inside.pop()
+        return add(self, *arguments)
+
+    monkeypatch.setattr(ObservationBuffer, 'add_joints', slow)
+    for _ in range(15):
+        bench.publish_once()
+        time.sleep(0.005)
+    eventually(lambda: len(together) >= 10, 'joint messages')
+    assert set(together) == {1}
 
 
 def test_set_parameters_answers(ros: Spinner):

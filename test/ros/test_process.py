@@ -22,6 +22,7 @@ from rclpy.qos import qos_profile_sensor_data
 from robot_bench import JOINTS, LATCHED, REST, picture
 from ros_spinner import Spinner, eventually
 from sensor_msgs.msg import Image, JointState
+from std_srvs.srv import Trigger
 
 from flashrt_ros.run import spin_some
 
@@ -91,6 +92,7 @@ class Client:
         self.node = ros.add(Node('client', context=ros.context))
         self._change = self.node.create_client(ChangeState, 'policy/change_state')
         self._state = self.node.create_client(GetState, 'policy/get_state')
+        self._start = self.node.create_client(Trigger, 'policy/start')
         self.statuses: list[DiagnosticStatus] = []
         self.node.create_subscription(DiagnosticStatus, 'policy/status', self.statuses.append, LATCHED)
         self._base = self.node.create_publisher(Image, 'cam_base/image_raw', qos_profile_sensor_data)
@@ -112,6 +114,12 @@ class Client:
     def change(self, transition: int) -> bool:
         future = self.request(transition)
         eventually(future.done, 'transition')
+        return future.result().success
+
+    def start(self) -> bool:
+        eventually(self._start.service_is_ready, 'service')
+        future = self._start.call_async(Trigger.Request())
+        eventually(future.done, 'start')
         return future.result().success
 
     def words(self) -> str:
@@ -175,7 +183,8 @@ def test_signal_while_commanding_ends_with_code_0(start, ros: Spinner, number: i
     assert client.change(Transition.TRANSITION_CONFIGURE), process.output()
     assert client.change(Transition.TRANSITION_ACTIVATE)
     client.feed()
-    eventually(lambda: client.words().startswith('inferring'), client.words)
+    assert client.start()
+    eventually(lambda: client.words().startswith('commanding'), client.words)
     code, seconds = process.end(number)
     assert code == 0, process.output()
     assert seconds < SLACK * EXIT_S
