@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from flashrt_core.errors import Error
-from flashrt_core.golden import check_folder
+from flashrt_core.golden import RunOptions, check_folder
 
 GOLDEN = Path(__file__).parents[1] / 'golden'
 Tensors = dict[str, NDArray]
@@ -144,6 +144,41 @@ def test_a_listed_case_without_a_file_fails(folder):
 def test_another_shape_fails(name, edit, folder):
     change(folder / 'case_01.safetensors', lambda t: t.update({name: np.ascontiguousarray(edit(t[name]))}))
     assert failures(folder) == {name}
+
+
+@pytest.mark.parametrize(
+    ('name', 'axis'), [('out.actions', 0), ('out.v_t', 1), ('out.siglip', 1), ('out.prefix_mask', 0)]
+)
+def test_items_beyond_the_batch_are_not_passed_over(name, axis, folder):
+    change(
+        folder / 'case_01.safetensors',
+        lambda t: t.update({name: np.concatenate([t[name], t[name] + 7], axis)}),
+    )
+    assert failures(folder) == {name}
+
+
+@pytest.mark.parametrize(('case', 'name'), [('guided_00', 'out.v_guided'), ('trained_00', 'out.time')])
+def test_guided_items_beyond_the_batch_are_not_passed_over(case, name, tmp_path):
+    cases = json.loads((GOLDEN / 'rtc' / 'cases.json').read_text())
+    (tmp_path / 'cases.json').write_text(json.dumps({case: cases[case]}))
+    shutil.copy(GOLDEN / 'rtc' / f'{case}.safetensors', tmp_path)
+    options = RunOptions(model=GOLDEN)
+    assert check_folder(tmp_path, options).passed()
+    path = tmp_path / f'{case}.safetensors'
+    change(path, lambda t: t.update({name: np.concatenate([t[name], t[name] + 7], 1)}))
+    assert [gap.what for gap in check_folder(tmp_path, options).gaps] == [name]
+
+
+def test_a_case_without_an_item_is_refused(folder):
+    def empty(tensors: Tensors) -> None:
+        for name in ('in.noise', 'in.token_ids', 'in.token_mask'):
+            tensors[name] = tensors[name][:0]
+        for name in ('in.images_u8', 'in.image_masks'):
+            tensors[name] = np.ascontiguousarray(tensors[name][:, :0])
+
+    change(folder / 'case_01.safetensors', empty)
+    with pytest.raises(Error, match=r'in\.noise \[0, 10, 32\] holds no item'):
+        check_folder(folder)
 
 
 @pytest.mark.parametrize('name', ['in.noise', 'in.token_mask', 'in.num_steps'])

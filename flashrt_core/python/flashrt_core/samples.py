@@ -63,6 +63,8 @@ def samples_in(file: TensorFile) -> list[Sample]:
             f'{list(images.shape)} and tokens {list(tokens.shape)}, or in.num_steps {list(steps.shape)} '
             'is not [1]'
         )
+    if not batch:
+        raise Error(f'{file.path}: in.noise {list(noise.shape)} holds no item')
     samples = []
     for b in range(batch):
         if not camera_mask[:, b].any() or not token_mask[b].any():

@@ -57,6 +57,12 @@ def check_guided(folder: Path, options: RunOptions, report: Report) -> None:
             report.gaps.append(Gap(path.name, 'all of it', 'no check knows this file'))
 
 
+# Saved outputs whose axis is that of the batch; out.time has it in committed chunks only.
+_BATCH_AXES = {'out.actions': 0} | dict.fromkeys(
+    ('out.correction', 'out.time', 'out.time_cond', 'out.v_guided', 'out.v_t', 'out.v_unguided', 'out.x_t'), 1
+)
+
+
 @dataclass(frozen=True, eq=False)
 class _Chunk:
     """What holds one item of the batch."""
@@ -89,6 +95,8 @@ def _check_chunk(
         run = run_sample(programs, key, sample, values, report, label, guidance)
         check = _check_trained if case['mode'] == 'trained' else _check_guided
         check(label, run, chunk, file, item, report)
+    for tensor in sorted(_BATCH_AXES.keys() & set(file.names()) - set(file.unused())):
+        report.add_more_items(name, tensor, file.take(tensor), _BATCH_AXES[tensor], len(samples))
 
 
 def _chunk(case: dict, sample: Sample, previous: NDArray[np.float32], times: NDArray[np.float32]) -> _Chunk:

@@ -73,6 +73,9 @@ def _check_case(path: Path, programs: Programs, options: RunOptions, report: Rep
         run = run_sample(programs, key, sample, layout_values, report, case)
         for name, output in outputs.items():
             _compare(report, case, name, output, run, file, item, options.recipe)
+    for name, output in outputs.items():
+        if output.batch_axis is not None:
+            report.add_more_items(path.stem, name, file.take(name), output.batch_axis, len(samples))
     if REQUIRED not in file:
         report.gaps.append(Gap(path.stem, REQUIRED, 'the case does not hold it'))
     report.add_unused(path.stem, file.unused())

@@ -126,6 +126,12 @@ class Report:
         """Tensors that no check has asked for."""
         self.gaps += [Gap(place, name, 'no check knows this tensor') for name in tensors]
 
+    def add_more_items(self, place: str, name: str, tensor: NDArray, axis: int, compared: int) -> None:
+        """Items of a saved batch beyond those that were run."""
+        held = tensor.shape[axis] if tensor.ndim > axis else 0
+        if held > compared:
+            self.gaps.append(Gap(place, name, f'holds a batch of {held}, the inputs one of {compared}'))
+
     def table(self, per_case: bool = False) -> Table:
         """One row per tensor, the worst case of each; per_case: one row per case and tensor."""
         table = Table(box=None, header_style='bold', pad_edge=False)
