@@ -80,6 +80,8 @@ def run_demo(out: Path, console: Console, *, simulated_time: bool) -> list[str]:
     parameters = checked_parameters(data.params, warnings, overrides)
     with Bag(data.bag, warnings) as bag:
         observed = [item.observation for item in observations(bag, parameters, prompt_id=0)]
+    if not observed:
+        return [f'{data.bag} gives no observation under {data.params}']
     rows = np.array([item.state for item in _at_rate(observed, parameters.row_period_s)])
     write_demo_checkpoint(checkpoint, rows)
     console.print(f'made a tiny Pi0.5 with random weights in {checkpoint}', highlight=False)

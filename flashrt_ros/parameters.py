@@ -289,7 +289,13 @@ def read_parameters(values: Mapping[str, object], node_name: str) -> tuple[Param
     fields = reader.read(Parameters)
     cameras = {name: reader.read(CameraParameters, name) for name in fields.get('camera_names', ())}
     outputs = {name: reader.read(OutputParameters, name) for name in fields.get('output_names', ())}
-    faults = [*reader.faults, *_contradictions(fields), *_output_contradictions(fields, outputs)]
+    faults = [
+        *reader.faults,
+        *_contradictions(fields),
+        *_topics_once('cameras', cameras),
+        *_topics_once('outputs', outputs),
+        *_output_contradictions(fields, outputs),
+    ]
     if not any(row.name in values for row in static_keys() if row.default is REQUIRED):
         faults.insert(0, f'no parameter arrived; is the parameter file written for a node {node_name}?')
     if faults:
@@ -421,6 +427,16 @@ _RULES = (
     (('joint_names', 'gripper_names', 'gripper_model_one', 'gripper_open', 'gripper_closed'), _grippers),
     (('delta_mask', 'joint_names'), _delta_mask),
 )
+
+
+def _topics_once(kind: str, parts: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
+    """A topic that is written twice is a line that was copied and not changed."""
+    users: dict[object, list[str]] = {}
+    for name, read in parts.items():
+        users.setdefault(read.get('topic', name), []).append(name)
+    for topic, names in users.items():
+        if len(names) > 1:
+            yield f"{kind} {' and '.join(names)} have the same topic '{topic}'"
 
 
 def _output_contradictions(

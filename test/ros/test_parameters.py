@@ -118,6 +118,23 @@ def test_tab_is_named_with_file_and_line():
     assert 'indent with spaces' in text
 
 
+@pytest.mark.parametrize(
+    ('changes', 'text'),
+    [
+        (
+            {'cameras__wrist__topic': 'cam_base/image_raw'},
+            "cameras base and wrist have the same topic 'cam_base/image_raw'",
+        ),
+        (
+            VELOCITY | {'outputs__hand__topic': values()['outputs.arm.topic']},
+            'outputs arm and hand have the same',
+        ),
+    ],
+)
+def test_topic_that_was_copied_is_refused(changes: dict, text: str):
+    assert text in faults(values(**changes))
+
+
 @pytest.mark.parametrize('text', ['? [a, b]\n: 1\n', '{x: 2020-13-45}', '[' * 5000])
 def test_what_yaml_stumbles_over_is_refused_with_the_file(tmp_path, text: str):
     (tmp_path / 'odd.yaml').write_text(text)
