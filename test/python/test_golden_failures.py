@@ -127,6 +127,12 @@ def test_a_case_without_its_result_fails(folder):
     assert failures(folder) == {'out.actions'}
 
 
+@pytest.mark.parametrize('name', ['velocity.safetensors', 'case_02.npz', 'cases_b.json'])
+def test_a_file_without_a_check_is_not_passed_over(name, folder):
+    shutil.copy(folder / 'case_01.safetensors', folder / name)
+    assert failures(folder) == {'all of it'}
+
+
 def test_a_listed_case_without_a_file_fails(folder):
     (folder / 'cases.json').write_text(json.dumps({'case_01': {}, 'case_07': {}}))
     assert failures(folder) == {'case_07'}

@@ -19,6 +19,8 @@ from flashrt_core.samples import Sample, samples_in
 from flashrt_core.tensor_file import TensorFile
 
 REQUIRED = 'out.actions'
+# What may lie beside the cases.
+MODEL_FILES = ('config.json', 'model*.safetensors', 'model.safetensors.index.json', 'cases.json')
 # In bf16 these are bounded, as a whole; the others are only reported. The noise is taken off: it makes all
 # actions look alike.
 BOUNDED_IN_BF16 = {'out.actions': 'out.actions - noise', 'out.v_t': 'out.v_t'}
@@ -39,7 +41,7 @@ def check_models(folder: Path, options: RunOptions, report: Report) -> None:
         _check_case(path, programs, options, report)
     _check_list(folder, {path.stem for path in files}, report)
     for path in data_files(folder):
-        if path.suffix == '.safetensors' and path not in files and not path.match('model*.safetensors'):
+        if path not in files and not any(map(path.match, MODEL_FILES)):
             report.gaps.append(Gap(path.name, 'all of it', 'cases are named case_*.safetensors'))
 
 
