@@ -5,6 +5,7 @@
 // and 0xff. Values are rounded to nearest even and saturate to +-448; NaN stays NaN.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -13,6 +14,14 @@
 namespace flashrt {
 
 inline constexpr float kE4M3Max = 448.0f;
+
+// real = quantised * scale: the scale that maps this magnitude to the largest code. Zeros stay
+// zeros under any scale; a scale is never subnormal, so that neither it nor a quotient by it is
+// lost.
+inline float e4m3_scale(float amax) {
+  if (!(amax > 0)) return 1.0f;
+  return std::max(amax / kE4M3Max, std::numeric_limits<float>::min());
+}
 
 inline uint8_t float_to_e4m3(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

@@ -19,10 +19,6 @@ constexpr size_t kMaxFileBytes = 64u << 20;
 constexpr std::string_view kFormat = "flashrt_calibration";
 constexpr int kVersion = 1;
 
-// real = quantised * scale: the bound lands on the largest e4m3 value. Zeros stay zeros under any
-// scale.
-float scale_for(float bound) { return bound > 0 ? bound / kE4M3Max : 1.0f; }
-
 bool is_scale(float scale) { return std::isfinite(scale) && scale > 0; }
 
 }  // namespace
@@ -88,8 +84,8 @@ void Calibration::finish(RangeEstimator estimator, double fraction, bool per_ste
   FLASHRT_CHECK(!observed_.empty(), "calibration: nothing was observed; no inference was run, ",
                 "or the recipe quantises no activation");
   const auto scale = [&](const Histogram& histogram) {
-    return scale_for(estimator == RangeEstimator::kMinMax ? histogram.amax()
-                                                          : histogram.percentile(fraction));
+    return e4m3_scale(estimator == RangeEstimator::kMinMax ? histogram.amax()
+                                                           : histogram.percentile(fraction));
   };
   for (const auto& [site, steps] : observed_) {
     std::vector<float> scales;

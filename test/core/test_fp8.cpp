@@ -106,6 +106,16 @@ TEST(E4M3, KnownCodes) {
 
 uint32_t bits_of(double value) { return std::bit_cast<uint32_t>(static_cast<float>(value)); }
 
+TEST(E4M3, ScaleReachesTheLargestCode) {
+  EXPECT_EQ(e4m3_scale(448.0f), 1.0f);
+  EXPECT_EQ(e4m3_scale(0.0f), 1.0f);
+  for (const float amax : {std::numeric_limits<float>::denorm_min(), 1e-40f, 1e-37f, 3e38f}) {
+    const float scale = e4m3_scale(amax);
+    EXPECT_TRUE(std::isnormal(scale)) << amax;
+    EXPECT_LE(amax / scale, 448.001f) << amax;
+  }
+}
+
 TEST(BFloat16, RoundsToTheNearest) {
   std::vector<double> numbers;
   for (uint32_t code = 0; code < 0x7f80; ++code)

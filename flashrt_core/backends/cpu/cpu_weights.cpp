@@ -24,11 +24,11 @@ std::string_view name_of(WeightScale scale) {
   return "?";
 }
 
-// Codes and the scale that maps the largest magnitude to the largest code. All zero: scale 1.
+// Codes and their scale.
 float quantise(float* values, int64_t n) {
   float amax = 0;
   for (int64_t i = 0; i < n; ++i) amax = std::max(amax, std::abs(values[i]));
-  const float scale = amax > 0 ? amax / kE4M3Max : 1.0f;
+  const float scale = e4m3_scale(amax);
   for (int64_t i = 0; i < n; ++i) values[i] = e4m3_to_float(float_to_e4m3(values[i] / scale));
   return scale;
 }
