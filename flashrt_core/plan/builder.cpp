@@ -20,6 +20,12 @@ int64_t row_stride_of(const ValueInfo& info) {
   return info.kind == Kind::kView ? info.row_stride : info.shape.width();
 }
 
+bool is_same_part(const ValueInfo& a, const ValueInfo& b) {
+  return a.kind == b.kind && a.storage == b.storage && a.offset == b.offset &&
+         a.row_stride == b.row_stride && a.step_stride == b.step_stride && a.shape == b.shape &&
+         a.rows.length == b.rows.length && a.rows.base == b.rows.base;
+}
+
 }  // namespace
 
 PlanBuilder::PlanBuilder(std::string model) { plan_.model = std::move(model); }
@@ -73,9 +79,13 @@ Value PlanBuilder::add_view(Value of, std::string name, Shape shape, Rows rows, 
                  .offset = offset + (is_view ? base.offset : 0),
                  .row_stride = row_stride,
                  .step_stride = step_stride + (is_view ? base.step_stride : 0)};
-  for (size_t id = 0; id < plan_.values.size();
-       ++id) {  // the same part has one name and one handle
-    if (plan_.values[id].name == view.name) return Value{static_cast<int>(id)};
+  // The same part has one name and one handle.
+  for (size_t id = 0; id < plan_.values.size(); ++id) {
+    const ValueInfo& other = plan_.values[id];
+    if (other.name != view.name) continue;
+    FLASHRT_CHECK(is_same_part(other, view), "plan ", plan_.model, ": ", view.name,
+                  " exists already with another length or place");
+    return Value{static_cast<int>(id)};
   }
   return add_value(std::move(view));
 }

@@ -49,6 +49,16 @@ TEST(Builder, PartsPointIntoTheirStorage) {
   EXPECT_EQ(plan[step].shape, (Shape{1, 2}));
 }
 
+TEST(Builder, OnePartHasOneLength) {
+  PlanBuilder b("test");
+  const Value length = b.input("length", {1}, DType::kI32);
+  const Value x = b.state("x", {10, 6});
+  const Rows rows{.capacity = 5, .length = length, .base = 2};
+  EXPECT_EQ(b.rows(x, 3, rows), b.rows(x, 3, rows));
+  EXPECT_CONTAINS(error_text([&] { b.rows(x, 3, 5); }),
+                  "x[3:8] exists already with another length");
+}
+
 TEST(Builder, ConcatPlacesItsParts) {
   PlanBuilder b("test");
   const Value length = b.input("length", {1}, DType::kI32);
