@@ -13,6 +13,18 @@ class Moment:
     steady_ns: int  # never jumps
 
 
+class StepWatch:
+    """Finds steps of the clock of this machine; ROS reports jumps of simulated time only."""
+
+    def __init__(self, now: Moment) -> None:
+        self._offset_ns = now.ros_ns - now.steady_ns
+
+    def step_s(self, now: Moment) -> float:
+        """How far the clock was set since the last call."""
+        before_ns, self._offset_ns = self._offset_ns, now.ros_ns - now.steady_ns
+        return (self._offset_ns - before_ns) / 1e9
+
+
 class Rejected(ValueError):
     """A message that is not used: `reason` is a word to count by, the text has names and numbers."""
 

@@ -21,7 +21,7 @@ from flashrt_ros.configured import CLOSE_TIMEOUT_S, Configured
 from flashrt_ros.conversions import Frame, action_chunk_message, image_message, joint_sample, stamp_ns
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.health import Health, Situation, Throttle
-from flashrt_ros.inputs import Moment, Rejected
+from flashrt_ros.inputs import Moment, Rejected, StepWatch
 from flashrt_ros.latency import LatencyRecorder
 from flashrt_ros.load import LoadPolicy, load_policy, prepare
 from flashrt_ros.node_parameters import NodeParameters
@@ -30,10 +30,12 @@ from flashrt_ros.parameters import Parameters, read_parameters
 from flashrt_ros.run import run_node
 from flashrt_ros.status import PERIOD_S, StatusReporter
 from flashrt_ros.topics import CommandPublisher, Topics
+from flashrt_ros.transitions import refuse_unknown_transitions
 from flashrt_ros.worker import InferenceResult, InferenceWorker, WorkerSeams
 
 _CLOCK_PATIENCE_S = 3.0  # simulated time without a clock is reported after this
 _FORWARD_JUMP_S = 5.0  # a step of the clock beyond this begins a new recording
+_BACKWARD_STEP_S = 0.2  # of the system clock; a smaller one is past before it matters
 
 
 class PolicyNode(LifecycleNodeMixin, Node):
@@ -48,6 +50,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
         Node.__init__(self, 'policy', allow_undeclared_parameters=True, **node_options)
         self._group = ReentrantCallbackGroup()  # status and get_state answer while configure loads
         LifecycleNodeMixin.__init__(self, callback_group=self._group)
+        refuse_unknown_transitions(self)
         self._load, self._publish_commands = load, publish_commands
         self._parts: Configured | None = None
         # Held from the decision what to send until it is sent: no command overtakes a stop.
@@ -64,8 +67,10 @@ class PolicyNode(LifecycleNodeMixin, Node):
         self._jumps = self.get_clock().create_jump_callback(jumps, post_callback=self._on_clock_jump)
         self._status = StatusReporter(self, self._situation, self._health)
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
-        for period_s, report in ((PERIOD_S, self._status.publish_all), (0.1, self._status.publish_changes)):
-            self.create_timer(period_s, report, callback_group=self._group, clock=self._steady)
+        self._steps = StepWatch(self._now())
+        often = (self._status.publish_changes, self._watch_clock)
+        for period_s, task in ((PERIOD_S, self._status.publish_all), *((0.1, task) for task in often)):
+            self.create_timer(period_s, task, callback_group=self._group, clock=self._steady)
 
     # Lifecycle
 
@@ -245,8 +250,18 @@ class PolicyNode(LifecycleNodeMixin, Node):
             parts.worker.request_prompt(text)
 
     def _on_clock_jump(self, jump: TimeJump) -> None:
+        self._begin_afresh(jump.delta.nanoseconds / 1e9)
+
+    def _watch_clock(self) -> None:
+        if self.get_clock().ros_time_is_active:  # its jumps are reported
+            self._steps = StepWatch(self._now())
+            return
+        step_s = self._steps.step_s(self._now())
+        if step_s < -_BACKWARD_STEP_S or step_s > _FORWARD_JUMP_S:
+            self._begin_afresh(step_s)
+
+    def _begin_afresh(self, jump_s: float) -> None:
         if parts := self._parts:
-            jump_s = jump.delta.nanoseconds / 1e9
             self.get_logger().warning(f'the clock jumped by {jump_s:.3f} s; starting afresh')
             parts.observations.reset()
             self._restart()

@@ -69,7 +69,7 @@ def test_failed_configure_leaves_nothing_and_can_be_repeated(ros: Spinner, tmp_p
     assert not inference_threads()
     assert bench.set_parameter('model.checkpoint', str(tmp_path)) == ''
     bench.activate()
-    assert topics_of(bench) >= OWN_TOPICS
+    eventually(lambda: topics_of(bench) >= OWN_TOPICS, 'own topics')
 
 
 def test_all_faults_are_in_the_status(ros: Spinner):
@@ -102,10 +102,10 @@ def test_twenty_rounds_free_everything(ros: Spinner):
         assert bench.change('cleanup')
         bench.policies.clear()
         gc.collect()
-        levels.append((resident_bytes(), topics_of(bench)))
+        levels.append((resident_bytes(), topics_of(bench) & OWN_TOPICS))
     memory = [level[0] for level in levels]
     assert memory[-1] <= 1.05 * memory[4], memory  # the first rounds fill caches
-    assert levels[-1][1] == levels[4][1]
+    assert levels[-1][1] == set()
     assert not inference_threads()
 
 

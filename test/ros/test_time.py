@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""Simulated time in the live node: no clock, and a clock that jumps back (R-17, R-18)."""
+"""Time in the live node: no simulated clock, one that jumps back, a system clock that is set (R-17, R-18)."""
 
 import threading
+import time
 
 from robot_bench import JOINTS, REST, Bench, key_values, picture
 from ros_spinner import Spinner, eventually
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 
+from flashrt_ros.conversions import time_message
+from flashrt_ros.inputs import Moment, StepWatch
+
+HOUR_NS = 3600 * 1_000_000_000
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 
 
@@ -69,3 +74,33 @@ def test_clock_that_jumps_back_begins_afresh(ros: Spinner):
     assert all(chunk.header.stamp.sec < 50 for chunk in bench.chunks[first:])
     assert all(age >= 0 for chunk in bench.chunks for age in chunk.oldest_ages)
     bench.status('commanding')
+
+
+def test_system_clock_that_is_set_back_begins_afresh(ros: Spinner):
+    """Else pictures from before would stay new, and all that follow would be out of order, for an hour."""
+    bench = Bench(ros, start_on_activate=True)
+    set_ns = 0
+    bench.node._now = lambda: Moment(time.time_ns() + set_ns, time.monotonic_ns())
+    bench.activate()
+    bench.feed()
+    eventually(lambda: bench.chunks, 'a chunk')
+    bench.feed(False)
+    resets, count = bench.policy.resets, len(bench.chunks)
+    set_ns = -HOUR_NS
+    eventually(lambda: bench.policy.resets == resets + 1, 'a fresh run')
+
+    def chunk_of_the_new_time() -> bool:
+        bench.publish_once(time_message(time.time_ns() + set_ns))
+        return bench.chunks[-1].header.stamp.sec < time.time() - 3000
+
+    eventually(chunk_of_the_new_time, 'a chunk of the new time')
+    assert len(bench.chunks) > count
+    assert bench.policy.resets == resets + 1
+
+
+def test_steps_are_told_from_the_passing_of_time():
+    second = 1_000_000_000
+    watch = StepWatch(Moment(100 * second, 5 * second))
+    assert watch.step_s(Moment(101 * second, 6 * second)) == 0.0
+    assert watch.step_s(Moment(42 * second, 7 * second)) == -60.0
+    assert watch.step_s(Moment(43 * second, 8 * second)) == 0.0
