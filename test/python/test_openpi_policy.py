@@ -157,6 +157,7 @@ def data_times():
         ({'cameras': ('cam_high', 'zed')}, "'zed' is no slot.*base_0_rgb.*cam_high"),
         ({'platform': 'none', 'adapt_to_pi': None}, "'state_dim' and 'action_dim' are needed"),
         ({'delta_mask': (14, -1)}, 'names 15 columns'),
+        ({'delta_mask': (10**15,)}, f'names {10**15} columns'),
         ({'state_text_width': 32}, 'lerobot'),
         ({'state_names': ('a', 'b')}, '2 names for 14 columns'),
         (

@@ -161,9 +161,11 @@ def test_warm_up_checks_the_shape(policy, shape):
     [
         ({'noise': np.zeros((10, 32), np.float32), 'seed': 1}, 'noise and seed 1'),
         ({'noise': np.zeros((10, 7), np.float32)}, r'\(10, 7\), needed \(10, 32\)'),
-        ({'noise': np.full((10, 32), np.nan, np.float32)}, 'finite'),
+        ({'noise': np.full((10, 32), np.nan, np.float32)}, 'noise is nan in row 0, column 0'),
+        ({'noise': np.full((10, 32), 1e300)}, 'noise is inf in row 0, column 0'),
         ({'seed': -1}, 'seed is -1'),
         ({'seed': 2**64}, 'seed is'),
+        ({'seed': 1.5}, 'seed is 1.5, needed a whole number'),
         ({'prefix': ActionPrefix(np.zeros((3, 32)), 1)}, 'real_time_chunking'),
     ],
 )
@@ -178,7 +180,9 @@ def test_refused_arguments(policy, arguments, reason):
     [
         ({'state': np.zeros(6)}, r'\(6,\), needed \(7,\)'),
         ({'state': [0, np.nan, 0, 0, 0, np.inf, 0]}, 'joint_2 = nan, joint_6 = inf'),
+        ({'state': ['a'] * 7}, 'the state is .*, needed numbers'),
         ({'top': np.zeros((4, 4, 3), np.uint8)}, r"not known: \['top'\]"),
+        ({'base_0_rgb': None}, "'base_0_rgb' is a NoneType, needed an array"),
         ({'base_0_rgb': np.zeros((4, 4), np.uint8)}, "'base_0_rgb' is uint8"),
         ({'base_0_rgb': np.zeros((4, 4, 4), np.uint8)}, r'\(4, 4, 4\)'),
         ({'base_0_rgb': np.zeros((0, 4, 3), np.uint8)}, r'\(0, 4, 3\)'),

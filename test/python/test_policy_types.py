@@ -73,6 +73,10 @@ def test_what_moves_an_arm_has_no_default(name):
         ({'seed': True}, 'seed is True'),
         ({'state_limit': float('nan')}, 'state_limit is nan'),
         ({'min_statistics_width': float('nan')}, 'min_statistics_width is nan'),
+        ({'state_in_prompt': 'false'}, "state_in_prompt is 'false', needed true or false"),
+        ({'adapt_to_pi': 0}, 'adapt_to_pi is 0, needed true or false'),
+        ({'delta_mask': (6, 0)}, r'delta_mask is \(6, 0\), needed counts of columns'),
+        ({'delta_mask': (1.5,)}, r'delta_mask is \(1.5,\)'),
     ],
 )
 def test_refused_settings(change, reason):

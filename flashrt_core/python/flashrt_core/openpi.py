@@ -58,12 +58,13 @@ def openpi_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
     ]
     state_scaler = make_scaler('openpi', kind, file.state)
     after: list[ActionTransform] = [Unnormalise(make_scaler('openpi', kind, file.actions))]
-    mask = expand_mask(settings.delta_mask)
-    if len(mask) > min(state_dim, action_dim):
+    masked = sum(map(abs, settings.delta_mask))
+    if masked > min(state_dim, action_dim):
         raise Error(
-            f'policy settings: delta_mask {settings.delta_mask} names {len(mask)} columns; the state has '
+            f'policy settings: delta_mask {settings.delta_mask} names {masked} columns; the state has '
             f'{state_dim}, the actions {action_dim}'
         )
+    mask = expand_mask(settings.delta_mask)
     if any(mask):
         after.append(AddState(RelativeActions(mask), state_scaler))
     after.append(KeepColumns(action_dim))

@@ -203,6 +203,8 @@ class FlashPolicy:
             image = observation.images[camera.name]
             if isinstance(image, CameraFrame):
                 image = image.rgb()
+            if not isinstance(image, np.ndarray):
+                raise Error(f"infer: picture '{camera.name}' is a {type(image).__name__}, needed an array")
             if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
                 raise Error(
                     f"infer: picture '{camera.name}' is {image.dtype} {image.shape}, needed uint8 "
@@ -231,21 +233,28 @@ class FlashPolicy:
 
     def _draw(self, seed: int) -> NDArray[np.float32]:
         """Philox from (seed, tick), so that every backend gets the same noise."""
-        if not 0 <= seed < 2**64:
-            raise Error(f'infer: seed is {seed}, needed 0 <= seed < 2^64')
+        if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+            raise Error(f'infer: seed is {seed}, needed a whole number from 0 to 2^64 - 1')
         generator = np.random.Generator(np.random.Philox(key=np.array([seed, self._tick], np.uint64)))
         self._tick += 1
         return generator.standard_normal((self.spec.horizon, self.spec.model_action_dim), np.float32)
 
     def _checked_noise(self, noise: NDArray) -> NDArray[np.float32]:
-        noise = np.ascontiguousarray(noise, np.float32)
+        with np.errstate(over='ignore'):
+            noise = np.ascontiguousarray(noise, np.float32)
         needed = (self.spec.horizon, self.spec.model_action_dim)
-        if noise.shape != needed or not np.isfinite(noise).all():
-            raise Error(f'infer: noise has shape {noise.shape}, needed {needed}, all finite')
+        if noise.shape != needed:
+            raise Error(f'infer: noise has shape {noise.shape}, needed {needed}')
+        if not np.isfinite(noise).all():
+            row, column = np.argwhere(~np.isfinite(noise))[0]
+            raise Error(f'infer: noise is {noise[row, column]} in row {row}, column {column}')
         return noise
 
     def _checked_state(self, observation: Observation) -> NDArray[np.float64]:
-        state = np.asarray(observation.state, np.float64)
+        try:
+            state = np.asarray(observation.state, np.float64)
+        except (TypeError, ValueError) as fault:
+            raise Error(f'infer: the state is {observation.state!r}, needed numbers') from fault
         if state.shape != (self.spec.state_dim,):
             raise Error(f'infer: the state has shape {state.shape}, needed ({self.spec.state_dim},)')
         faulty = np.flatnonzero(~np.isfinite(state))

@@ -111,6 +111,13 @@ class PolicySettings:
             value = getattr(self, item.name)
             if item.type is int and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise Error(f'policy settings: {item.name} is {value!r}, needed a whole number >= 0')
+            # The text 'false' would count as true.
+            if item.type in (bool, bool | None) and not isinstance(value, item.type):
+                raise Error(f'policy settings: {item.name} is {value!r}, needed true or false')
+        if any(type(count) is not int or not count for count in self.delta_mask or ()):
+            raise Error(
+                f'policy settings: delta_mask is {self.delta_mask}, needed counts of columns such as (6, -1)'
+            )
         if not 0 <= self.min_statistics_width < math.inf:
             raise Error(
                 f'policy settings: min_statistics_width is {self.min_statistics_width}, needed a number >= 0'

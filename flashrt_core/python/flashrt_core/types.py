@@ -91,10 +91,14 @@ class ActionPrefix:
                 f'action prefix: model_actions has shape {np.shape(self.model_actions)}, '
                 'needed [rows, columns]'
             )
-        if self.mode not in ('guided', 'hard') or self.delay < 0:
+        if (
+            self.mode not in ('guided', 'hard')
+            or not isinstance(self.delay, int | np.integer)
+            or self.delay < 0
+        ):
             raise Error(
                 f"action prefix: mode '{self.mode}' and delay {self.delay}; "
-                'modes are guided and hard, delay is >= 0'
+                'modes are guided and hard, delay is a whole number >= 0'
             )
 
 
