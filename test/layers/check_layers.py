@@ -48,6 +48,7 @@ RCLPY_MODULES = (
     'run.py',
     'status.py',
     'topics.py',
+    'transitions.py',
 )
 
 
