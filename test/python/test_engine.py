@@ -10,6 +10,7 @@ import pytest
 
 from flashrt_core import Error, _core
 from flashrt_core.errors import ModelNotSupportedError
+from flashrt_core.rtc import denoise_times
 
 CAMERAS, CAPACITY, STEPS = 2, 24, 4
 
@@ -58,6 +59,11 @@ def test_float_pictures_equal_bytes(golden, model_input, actions):
         engine.infer(**model_input)
 
 
+@pytest.mark.parametrize('steps', [1, 3, 10, 100])
+def test_own_times_are_those_of_openpi(golden, steps):
+    np.testing.assert_array_equal(make_engine(golden, steps=steps).times, denoise_times('openpi', steps))
+
+
 def test_recompiled_program_shares_weights_and_results(golden, model_input, actions):
     first = make_engine(golden, steps=7, cameras=1)
     second = first.recompile(cameras=CAMERAS, prompt_capacity=CAPACITY, steps=STEPS)
@@ -86,6 +92,18 @@ def test_committed_rows_are_kept(golden, model_input, actions):
     np.testing.assert_array_equal(chunk[:3], previous[:3])
     assert np.abs(chunk[3:] - actions[3:]).max() > 1e-3
     np.testing.assert_array_equal(engine.infer(**model_input), actions)
+
+
+@pytest.mark.parametrize('guided', [False, True])
+def test_a_described_plan_is_the_compiled_one(golden, guided):
+    engine = make_engine(golden, guided=guided)
+    sizes = {'cameras': CAMERAS, 'prompt_capacity': CAPACITY, 'steps': STEPS, 'threads': 2}
+    described = _core.describe_plan(engine.config, guided=guided, **sizes)
+    assert described.pop('text') == engine.plan_text()
+    stats = engine.plan_stats()
+    assert described == {name: stats[name] for name in described}
+    assert stats['arena_bytes'] < stats['unplanned_bytes']
+    assert stats['quantize_calls'] == 0
 
 
 def test_trace_has_a_block_per_step(golden, model_input, actions):

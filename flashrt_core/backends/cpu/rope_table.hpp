@@ -27,10 +27,9 @@ class RopeTable {
   }
 
   int64_t positions() const { return positions_; }
-  int64_t half() const { return half_; }
 
-  // Cosines, then sines, half() each. Positions beyond the table are computed into the buffer [2 *
-  // half()].
+  // Cosines of head_dim / 2 angles, then their sines. Positions beyond the table are computed into
+  // the buffer [head_dim].
   const float* at(int64_t position, float* buffer) const {
     if (0 <= position && position < positions_) return table_.data() + position * 2 * half_;
     fill(position, buffer);
