@@ -3,7 +3,6 @@
 
 // A plan without its weights: what it would compute and how much memory it would take.
 #include "bindings/bindings.hpp"
-#include "plan/memory.hpp"
 #include "plan/print.hpp"
 #include "runtime/engine.hpp"
 
@@ -23,19 +22,13 @@ void bind_plan(py::module_& module) {
                                     .steps = steps,
                                     .guided = guided},
                                    Recipe::named(recipe));
-        const std::unique_ptr<Backend> backend = make_cpu_backend(threads);
-        const auto workspace = [&](const Call& call) {
-          return backend->workspace_bytes(plan, call);
-        };
-        int quantize_calls = 0;
-        for (const Call& call : plan.calls)
-          quantize_calls += std::holds_alternative<Quantize>(call.op);
+        const PlanStats stats = stats_of(plan, *make_cpu_backend(threads));
         py::dict result;
         result["text"] = print(plan);
-        result["calls"] = plan.calls.size();
-        result["quantize_calls"] = quantize_calls;
-        result["arena_bytes"] = plan_memory(plan, workspace, false).arena_bytes;
-        result["unplanned_bytes"] = plan_memory(plan, workspace, true).arena_bytes;
+        result["calls"] = stats.calls;
+        result["quantize_calls"] = stats.quantize_calls;
+        result["arena_bytes"] = stats.arena_bytes;
+        result["unplanned_bytes"] = stats.unplanned_bytes;
         return result;
       },
       py::arg("config"), py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0,

@@ -77,6 +77,16 @@ Plan plan_for(const ModelConfig& config, const PlanOptions& options, const Recip
   return assign_precision(build_plan(config, plan), recipe);
 }
 
+PlanStats stats_of(const Plan& plan, const Backend& backend) {
+  const auto workspace = [&](const Call& call) { return backend.workspace_bytes(plan, call); };
+  PlanStats stats{.calls = static_cast<int>(plan.calls.size()),
+                  .arena_bytes = plan_memory(plan, workspace, false).arena_bytes,
+                  .unplanned_bytes = plan_memory(plan, workspace, true).arena_bytes};
+  for (const Call& call : plan.calls)
+    stats.quantize_calls += std::holds_alternative<Quantize>(call.op);
+  return stats;
+}
+
 // What programs share.
 struct Engine::Model {
   ModelConfig config;
@@ -141,15 +151,9 @@ const std::string& Engine::weights_digest() const { return model_->weights_diges
 const Plan& Engine::plan() const { return program_->plan(); }
 
 PlanStats Engine::stats() const {
-  PlanStats stats{.calls = static_cast<int>(plan().calls.size()),
-                  .arena_bytes = program_->arena_bytes(),
-                  .weight_bytes = model_->weights->bytes()};
-  for (const Call& call : plan().calls)
-    stats.quantize_calls += std::holds_alternative<Quantize>(call.op);
-  const auto workspace = [&](const Call& call) {
-    return model_->backend->workspace_bytes(plan(), call);
-  };
-  stats.unplanned_bytes = plan_memory(plan(), workspace, true).arena_bytes;
+  PlanStats stats = stats_of(plan(), *model_->backend);
+  stats.arena_bytes = program_->arena_bytes();
+  stats.weight_bytes = model_->weights->bytes();
   return stats;
 }
 

@@ -112,6 +112,9 @@ class Engine {
   std::unique_ptr<std::atomic_flag> running_ = std::make_unique<std::atomic_flag>();
 };
 
+// Without the weights, which a plan alone does not have.
+PlanStats stats_of(const Plan& plan, const Backend& backend);
+
 // The plan of a checkpoint's configuration, its types assigned, without its weights.
 Plan plan_for(const ModelConfig& config, const PlanOptions& options, const Recipe& recipe);
 
