@@ -112,6 +112,30 @@ def test_an_unknown_tensor_is_not_passed_over(name, file, tmp_path):
     assert 'out.torque' in {gap.what for gap in report.gaps}
 
 
+@pytest.mark.parametrize(
+    ('name', 'file'),
+    [
+        ('pi05_tiny', 'cases.json'),
+        ('pi_e2e', 'cases.json'),
+        ('rtc', 'prefix_weights.json'),
+        ('preprocess', 'camera_masks.json'),
+        ('pi_tokenizer', 'fast_cases.json'),
+    ],
+)
+def test_a_document_of_another_kind_is_refused(name, file, tmp_path):
+    shutil.copytree(GOLDEN / name, tmp_path / name)
+    (tmp_path / name / file).write_text('5')
+    with pytest.raises(Error, match=rf'{file} holds a int, needed a'):
+        check_folder(tmp_path / name, RunOptions(model=GOLDEN if name != 'pi05_tiny' else None))
+
+
+def test_a_document_without_cases_is_not_passed_over(tmp_path):
+    shutil.copytree(GOLDEN / 'preprocess', tmp_path / 'preprocess')
+    (tmp_path / 'preprocess' / 'camera_masks.json').write_text('{}')
+    (gap,) = check_folder(tmp_path / 'preprocess').gaps
+    assert (gap.place, gap.why) == ('camera_masks.json', 'it holds no case')
+
+
 @pytest.mark.parametrize('name', ['preprocess', 'pi_e2e', 'pi_tokenizer', 'rtc', 'pi05_tiny'])
 def test_an_unknown_file_is_not_passed_over(name, tmp_path):
     folder = copy(name, tmp_path)

@@ -20,12 +20,17 @@ class Fields(dict):
         raise Error(f"{self._path}: field '{name}' is missing beside {sorted(self)}")
 
 
-def read_json(path: Path) -> Any:
-    """The document; objects in it are Fields."""
+def read_json(path: Path, kind: type = dict) -> Any:
+    """The document, an object unless told otherwise; objects in it are Fields."""
     try:
-        return json.loads(path.read_text(encoding='utf-8'), object_hook=lambda fields: Fields(path, fields))
+        document = json.loads(
+            path.read_text(encoding='utf-8'), object_hook=lambda fields: Fields(path, fields)
+        )
     except (OSError, ValueError, RecursionError) as fault:
         raise Error(f'{path} cannot be read ({type(fault).__name__}: {fault})') from fault
+    if not isinstance(document, kind):
+        raise Error(f'{path} holds a {type(document).__name__}, needed a {kind.__name__}')
+    return document
 
 
 def data_files(folder: Path) -> list[Path]:

@@ -161,7 +161,7 @@ def _check_trained(
 
 def _check_weights(folder: Path, report: Report) -> None:
     file = TensorFile(folder / 'prefix_weights.safetensors')
-    for entry in read_json(folder / 'prefix_weights.json'):
+    for entry in read_json(folder / 'prefix_weights.json', list):
         chunk = entry['chunk']
         weights = prefix_weights(
             _schedule(entry), entry['inference_delay'], entry['execution_horizon'], chunk, chunk

@@ -28,6 +28,7 @@ from flashrt_core.tensor_file import TensorFile
 def check_preprocess(folder: Path, options: RunOptions, report: Report) -> None:
     """Runs the check of every file that is there."""
     for path in data_files(folder):
+        compared = len(report.comparisons)
         if path.suffix == '.safetensors':
             check = _TENSORS.get(path.stem)
             if check is not None:
@@ -38,6 +39,8 @@ def check_preprocess(folder: Path, options: RunOptions, report: Report) -> None:
         elif path.suffix == '.json':
             if path.stem in _DOCUMENTS:
                 _DOCUMENTS[path.stem](path, report)
+                if len(report.comparisons) == compared:
+                    report.gaps.append(Gap(path.name, 'all of it', 'it holds no case'))
                 continue
             if path.stem in _PARAMETERS:
                 continue
@@ -138,7 +141,7 @@ def _check_bins(file: TensorFile, report: Report) -> None:
 
 
 def _check_lerobot_prompts(path: Path, report: Report) -> None:
-    for index, case in enumerate(read_json(path)):
+    for index, case in enumerate(read_json(path, list)):
         bins = state_bins(np.array(case['state'], np.float32))
         text = ''.join(StatePrompt().pieces(case['task'], bins))
         report.compare_text(f'{path.stem}[{index}]', 'lerobot prompt', text, case['prompt'])
