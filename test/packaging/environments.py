@@ -68,7 +68,7 @@ def bare_environment(prefix: Path) -> Environment:
     variables['PIP_CONSTRAINT'] = ' '.join(
         str(REQUIREMENTS / f'{name}.txt') for name in ('build', 'run', 'apt')
     )
-    variables['PIP_DISABLE_PIP_VERSION_CHECK'] = '1'
+    variables['PIP_DISABLE_PIP_VERSION_CHECK'] = variables['PIP_NO_COMPILE'] = '1'
     subprocess.run([base, '-m', 'venv', prefix], env=variables, check=True, timeout=120)
     if ccache := shutil.which('ccache', path=f'{sys.prefix}/bin:{os.defpath}'):
         variables['CMAKE_C_COMPILER_LAUNCHER'] = variables['CMAKE_CXX_COMPILER_LAUNCHER'] = ccache
@@ -87,7 +87,7 @@ def sourced_environment(prefix: Path) -> Environment:
     paths = {
         'AMENT_PREFIX_PATH': [ours] if (ours / 'share' / 'ament_cmake').exists() else [],
         'LD_LIBRARY_PATH': [ours / 'lib'],
-        'PYTHONPATH': [*ours.glob('lib/python3*/site-packages')],
+        'PYTHONPATH': [environment.site_packages, *ours.glob('lib/python3*/site-packages')],
     }
     for name, folders in paths.items():
         environment.variables[name] = ':'.join([*map(str, folders), os.environ.get(name, '')]).rstrip(':')

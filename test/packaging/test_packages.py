@@ -64,6 +64,8 @@ def test_pip_with_ros(tmp_path: Path):
     environment = sourced_environment(tmp_path / 'python')
     options = ('--no-build-isolation', '--no-deps', '-C', f'build-dir={tmp_path}/build')
     environment.pip_install(*options, ROOT)
+    # The other dependencies are found through PYTHONPATH; this one is looked for beside the package.
+    environment.pip_install('--ignore-installed', '--no-deps', 'scipy-openblas32')
     environment.variables['LD_LIBRARY_PATH'] = (
         f'{environment.prefix}/lib:{environment.variables["LD_LIBRARY_PATH"]}'
     )
