@@ -436,15 +436,12 @@ void PlanBuilder::euler_step(std::string name, EulerStep op) {
 namespace {
 
 // Whether everything in this value has been written, directly, through the whole, or through its
-// parts.
+// parts, which are whole rows.
 bool is_written(const Plan& plan, Value value, const std::set<int>& written) {
   const ValueInfo& info = plan[value];
-  if (info.kind == Kind::kInput || info.kind == Kind::kState || written.contains(value.id))
-    return true;
   const Value storage = plan.storage_of(value);
-  if (storage != value && plan[storage].kind == Kind::kState) return true;
-  if (storage != value && plan[storage].kind == Kind::kInput) return true;
-  if (written.contains(storage.id)) return true;
+  if (plan[storage].kind != Kind::kLocal || written.contains(storage.id)) return true;
+  if (written.contains(value.id)) return true;
   std::vector<const ValueInfo*> parts;
   for (const int id : written) {
     const ValueInfo& part = plan.values[id];
@@ -469,7 +466,14 @@ Plan PlanBuilder::finish() && {
       FLASHRT_CHECK(is_written(plan_, value, written), "call ", call.name, " reads ",
                     plan_[value].name, " before it is written");
     });
-    for_each_write(call, [&](Value value) { written.insert(value.id); });
+    for_each_write(call, [&](Value value) {
+      const ValueInfo& info = plan_[value];
+      FLASHRT_CHECK(info.kind != Kind::kView || plan_[info.storage].kind != Kind::kLocal ||
+                        info.shape.width() == plan_[info.storage].shape.width(),
+                    "call ", call.name, " writes ", info.name, ", a part of the columns of ",
+                    plan_[info.storage].name, "; parts that are written are whole rows");
+      written.insert(value.id);
+    });
   }
   return std::move(plan_);
 }

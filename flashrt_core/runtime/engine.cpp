@@ -194,6 +194,7 @@ void Engine::write_input(const ModelInput& input) {
 
   if (!std::ranges::equal(tokens_, input.tokens)) {
     const int32_t length = static_cast<int32_t>(input.tokens.size());
+    tokens_.clear();  // until the program holds the new ones
     write_values<int32_t>(*program_, "prompt_length", std::span(&length, 1));
     write_values(*program_, "tokens", input.tokens);
     program_->run(When::kPrompt);

@@ -127,6 +127,18 @@ TEST(Builder, ErrorsNameTheCallAndBothShapes) {
   });
 }
 
+TEST(Builder, RefusesToWritePartOfTheColumns) {
+  PlanBuilder b("test");
+  const Value x = b.input("x", {3, 8}, DType::kF32);
+  b.stage("s", When::kInfer, 1, [&] {
+    const Value wide = b.linear("wide", x, "w", 8);
+    const Value k = b.columns(wide, 0, 4);
+    b.qkv_rope("rope", x, k, b.columns(wide, 4, 4), {.heads = 0, .kv_heads = 1, .head_dim = 4});
+  });
+  EXPECT_CONTAINS(error_text([&] { std::move(b).finish(); }),
+                  "call s.rope writes s.wide[:, 0:4], a part of the columns of s.wide");
+}
+
 TEST(Builder, AtStepNeedsARowForEveryStep) {
   PlanBuilder b("test");
   const Value times = b.input("times", {3}, DType::kF32);
