@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""Times the CPU backend against PyTorch on the same weights, threads and inputs, in one run, and compares the actions.
+"""Times the CPU backend against PyTorch on the same weights, threads and inputs, and compares the actions.
 
     python test/benchmark/pytorch_comparison.py [--threads 2] [--runs 20]
 
-PyTorch is no dependency of the project: install it beside (`pip install torch`). The PyTorch side is written for
-speed: fused q|k|v and gate|up, scaled_dot_product_attention, adaptive-norm styles of all steps computed once.
+PyTorch is no dependency of the project: install it beside (`pip install torch`). Its side is written for speed:
+fused q|k|v and gate|up, scaled_dot_product_attention, adaptive-norm styles of all steps computed once.
 """
 
 import argparse
@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - its usual name
 
 from flashrt_core import _core
 from flashrt_ros.demo_checkpoint import Sizes, write_demo_checkpoint
@@ -49,7 +49,10 @@ class TorchPi05:
         config = json.loads((folder / 'config.json').read_text())
         self.vision, self.language, self.expert = config['vision'], config['language'], config['expert']
         self.cameras, self.times = cameras, times
-        w = {name.removeprefix('paligemma_with_expert.'): t for name, t in load_file(folder / 'model.safetensors').items()}
+        w = {
+            name.removeprefix('paligemma_with_expert.'): t
+            for name, t in load_file(folder / 'model.safetensors').items()
+        }
         self.w = w
         self.embed = w['paligemma.lm_head.weight'] * self.language['hidden_size'] ** 0.5
         root = 'paligemma.model.vision_tower.vision_model.encoder.layers.{}.self_attn.{}_proj.{}'
@@ -70,7 +73,9 @@ class TorchPi05:
         head_dim = self.language['head_dim']
         inverse = 10000.0 ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
         prefix = cameras * self.vision['num_image_tokens'] + prompt
-        angles = torch.arange(prefix + config['action']['action_horizon'], dtype=torch.float64)[:, None] * inverse
+        angles = (
+            torch.arange(prefix + config['action']['action_horizon'], dtype=torch.float64)[:, None] * inverse
+        )
         self.cos, self.sin, self.prefix = angles.cos().float(), angles.sin().float(), prefix
         self.styles = [self._style_rows(time, config['action']) for time in times]
 
@@ -83,7 +88,9 @@ class TorchPi05:
         hidden = F.silu(F.linear(features, self.w['time_mlp_in.weight'], self.w['time_mlp_in.bias']))
         condition = F.silu(F.linear(hidden, self.w['time_mlp_out.weight'], self.w['time_mlp_out.bias']))
         return {
-            name.removesuffix('.dense.weight'): F.linear(condition, t, self.w[name.replace('.weight', '.bias')]).chunk(3)
+            name.removesuffix('.dense.weight'): F.linear(
+                condition, t, self.w[name.replace('.weight', '.bias')]
+            ).chunk(3)
             for name, t in self.w.items()
             if name.endswith('.dense.weight')
         }
@@ -111,7 +118,9 @@ class TorchPi05:
             attended = F.scaled_dot_product_attention(q, k, value).transpose(1, 2).flatten(2)
             x = x + linear(attended, 'self_attn.out_proj')
             x = x + linear(F.gelu(linear(norm(x, 'layer_norm2'), 'mlp.fc1'), approximate='tanh'), 'mlp.fc2')
-        x = F.layer_norm(x, x.shape[-1:], w[f'{root}.post_layernorm.weight'], w[f'{root}.post_layernorm.bias'], 1e-6)
+        x = F.layer_norm(
+            x, x.shape[-1:], w[f'{root}.post_layernorm.weight'], w[f'{root}.post_layernorm.bias'], 1e-6
+        )
         projector = 'paligemma.model.multi_modal_projector.linear'
         return F.linear(x, w[f'{projector}.weight'], w[f'{projector}.bias']).flatten(0, 1)
 
@@ -127,7 +136,13 @@ class TorchPi05:
         return self._rope(q, start), self._rope(k, start), v
 
     def _layer(
-        self, stack: str, i: int, x: Tensor, start: int, cache: tuple[Tensor, Tensor] | None, style: dict | None
+        self,
+        stack: str,
+        i: int,
+        x: Tensor,
+        start: int,
+        cache: tuple[Tensor, Tensor] | None,
+        style: dict | None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         at = f'{stack}.layers.{i}'
         qkv_weight, gate_up_weight = self.stacks[stack][i]
@@ -159,7 +174,11 @@ class TorchPi05:
             x, cache = self._layer(stack, i, x, 0, None, None)
             caches.append(cache)
         last = f'{stack}.layers.{layers - 1}'
-        h = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * (1 + self.w[f'{last}.input_layernorm.weight'])
+        h = (
+            x
+            * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+            * (1 + self.w[f'{last}.input_layernorm.weight'])
+        )
         _, k, v = self._qkv(h, self.stacks[stack][-1][0], 0)
         caches.append((k, v))
 
@@ -171,7 +190,9 @@ class TorchPi05:
                 x, _ = self._layer(stack, i, x, self.prefix, caches[i], style)
             scale, shift, _ = style[f'{stack}.norm']
             x = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * (1 + scale) + shift
-            actions = actions - F.linear(x, self.w['action_out_proj.weight'], self.w['action_out_proj.bias']) / len(self.times)
+            actions = actions - F.linear(
+                x, self.w['action_out_proj.weight'], self.w['action_out_proj.bias']
+            ) / len(self.times)
         return actions.numpy()
 
 
@@ -198,14 +219,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / 'checkpoint'
         write_demo_checkpoint(folder, rng.uniform(0.1, 0.6, (MEDIUM.horizon + 2, 14)), MEDIUM)
-        engine = _core.Engine(folder, cameras=cameras, prompt_capacity=prompt, steps=MEDIUM.steps, threads=options.threads)
+        engine = _core.Engine(
+            folder, cameras=cameras, prompt_capacity=prompt, steps=MEDIUM.steps, threads=options.threads
+        )
         reference = TorchPi05(folder, cameras, prompt, engine.times)
     sides = {
         'flashrt cpu': lambda: engine.infer(images, tokens, noise),
         'pytorch': lambda: reference.infer(images, tokens, noise),
     }
     difference = np.abs(sides['flashrt cpu']() - sides['pytorch']()).max()
-    print(f'{MEDIUM}\n{cameras} cameras, {prompt} tokens, {options.threads} threads, torch {torch.__version__}, float32')
+    print(
+        f'{MEDIUM}\n{cameras} cameras, {prompt} tokens, {options.threads} threads, float32, '
+        f'torch {torch.__version__}'
+    )
     print(f'largest difference of the actions: {difference:.2e}')
     if not difference < 1e-3:
         raise SystemExit('the two sides do not compute the same actions')
