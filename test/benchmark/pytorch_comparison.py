@@ -4,7 +4,7 @@
 
     python test/benchmark/pytorch_comparison.py [--threads 2] [--runs 20]
 
-PyTorch is no dependency of the project: install it beside (`pip install torch`). Its side is written for speed:
+PyTorch is no dependency: install it beside (`pip install torch`). Its side is fast code as well:
 fused q|k|v and gate|up, scaled_dot_product_attention, adaptive-norm styles of all steps computed once.
 """
 
