@@ -100,7 +100,10 @@ class PolicyNode(LifecycleNodeMixin, Node):
         period_s = 1 / parameters.control_rate_hz
         player = ActionPlayer(parameters.row_period_s, period_s, outputs.is_velocity)
         seams = WorkerSeams(self._now, player.mark, self._on_chunk, self.get_logger().error)
-        with ExitStack() as undo:  # an invalid topic name must leave nothing behind
+        control_group = MutuallyExclusiveCallbackGroup()
+        # A step of the system clock must not delay a command; simulated time paces it, as fast as it runs.
+        clock = self.get_clock() if self.get_clock().ros_time_is_active else self._steady
+        with ExitStack() as undo:  # what fails must leave nothing behind
             # A latched prompt arrives as soon as the topics exist: the worker is there before.
             worker = InferenceWorker(
                 policy, observations, GripperMap(parameters), seams, parameters, prompt_id
@@ -110,11 +113,9 @@ class PolicyNode(LifecycleNodeMixin, Node):
             topics = Topics(self, parameters, *callbacks)
             undo.callback(topics.destroy)
             commands = self._publish_commands(self, parameters, parameters.dry_run)
+            undo.callback(commands.destroy)
+            self._control_timer = self.create_timer(period_s, self._on_control_tick, control_group, clock)
             undo.pop_all()
-        control_group = MutuallyExclusiveCallbackGroup()
-        # A step of the system clock must not delay a command; simulated time paces it, as fast as it runs.
-        clock = self.get_clock() if self.get_clock().ros_time_is_active else self._steady
-        self._control_timer = self.create_timer(period_s, self._on_control_tick, control_group, clock)
         latency = LatencyRecorder()
         return Configured(
             parameters, policy, observations, player, outputs, worker, latency, topics, commands

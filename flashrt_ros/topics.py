@@ -2,11 +2,13 @@
 # Copyright 2026 The flashrt_ros authors
 """The topics of one configuration: subscriptions with their QoS, publishers, and how they are connected."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
+from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSCompatibility, QoSProfile, ReliabilityPolicy, qos_check_compatible
@@ -23,6 +25,7 @@ from flashrt_ros.status import CONNECTED
 
 _RELIABILITY = {'best_effort': ReliabilityPolicy.BEST_EFFORT, 'reliable': ReliabilityPolicy.RELIABLE}
 _CAMERA_DEPTH, _JOINT_DEPTH = 5, 20
+_DELIVERY_S = 0.1  # for the last command to reach the controllers, all of them together
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _VOLATILE = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
@@ -115,13 +118,14 @@ class CommandPublisher:
     def __init__(self, node: Node, parameters: Parameters, is_dry_run: bool) -> None:
         self._node = node
         self._publishers: dict[str, Publisher] = {}
-        if not is_dry_run:
-            self._publishers = {
-                output.name: node.create_publisher(
+        try:
+            for output in () if is_dry_run else parameters.outputs:
+                self._publishers[output.name] = node.create_publisher(
                     command_class(output.type), output.topic, QoSProfile(depth=1)
                 )
-                for output in parameters.outputs
-            }
+        except Exception:  # nothing may be left behind
+            self.destroy()
+            raise
 
     def send(self, parts: list[OutputCommand], now: Moment) -> None:
         messages = {part.output: command_message(part, now.ros_ns) for part in parts}
@@ -129,5 +133,9 @@ class CommandPublisher:
             publisher.publish(messages[output])
 
     def destroy(self) -> None:
+        """Lets the last command, the safe reaction, arrive: what is under way dies with a publisher."""
+        deadline_s = time.monotonic() + _DELIVERY_S
+        for publisher in self._publishers.values():
+            publisher.wait_for_all_acked(Duration(seconds=max(0.0, deadline_s - time.monotonic())))
         for publisher in self._publishers.values():
             self._node.destroy_publisher(publisher)

@@ -8,13 +8,15 @@ import time
 from pathlib import Path
 
 import pytest
-from fake_policy import FakePolicy
+from fake_policy import VELOCITY, FakePolicy
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
+from rclpy.publisher import Publisher
 from robot_bench import Bench, key_values
 from ros_spinner import Spinner, eventually
 
 from flashrt_core.errors import Error
+from flashrt_ros.topics import CommandPublisher
 
 OWN_TOPICS = {'/policy/action_chunk', '/policy/model_input', '/policy/prompt'}
 
@@ -85,12 +87,28 @@ def test_all_faults_are_in_the_status(ros: Spinner):
         assert fault in message
 
 
-def test_invalid_topic_name_leaves_nothing(ros: Spinner):
-    bench = Bench(ros, cameras__wrist__topic='not a topic')
+@pytest.mark.parametrize('refused', ['~/model_input', 'hand/commands'])
+def test_publisher_that_cannot_be_made_leaves_nothing(ros: Spinner, monkeypatch, refused: str):
+    bench = Bench(
+        ros,
+        publish_commands=lambda node, parameters, _: CommandPublisher(node, parameters, False),
+        **VELOCITY,
+    )
+    create = bench.node.create_publisher
+
+    def create_or_refuse(kind: type, topic: str, *arguments: object) -> Publisher:
+        if topic == refused:
+            raise RuntimeError(f'no room for {topic}')
+        return create(kind, topic, *arguments)
+
+    monkeypatch.setattr(bench.node, 'create_publisher', create_or_refuse)
     assert not bench.change('configure')
-    assert 'not a topic' in bench.status('configure failed').message
-    assert not topics_of(bench) & (OWN_TOPICS | {'/cam_base/image_raw'})
+    assert f'no room for {refused}' in bench.status('configure failed').message
+    left = {'/cam_base/image_raw', '/arm_controller/joint_trajectory'}
+    eventually(lambda: not topics_of(bench) & (OWN_TOPICS | left), lambda: f'an end of {topics_of(bench)}')
     assert not inference_threads()
+    monkeypatch.undo()
+    assert bench.change('configure'), bench.words
 
 
 def test_twenty_rounds_free_everything(ros: Spinner):

@@ -10,12 +10,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticStatus
-from fake_policy import CASES
+from fake_policy import CASES, VELOCITY
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from rcl_interfaces.srv import SetParameters
+from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from robot_bench import BLUE, JOINTS, LATCHED, RED, REST, Bench, key_values, picture
 from ros_spinner import Spinner, eventually
@@ -71,6 +73,35 @@ def test_command_path_ends_in_the_safe_reaction(ros: Spinner):
     assert hold.points[0].time_from_start.nanosec == 50_000_000
     for command in received:
         assert all(len(point.positions) == 7 and 3.0 not in point.positions for point in command.points)
+
+
+def test_last_command_has_time_to_arrive_before_its_publisher_is_destroyed(ros: Spinner, monkeypatch):
+    bench = Bench(
+        ros,
+        **VELOCITY,
+        publish_commands=lambda node, parameters, _: CommandPublisher(node, parameters, False),
+    )
+    events: list[tuple[str, str]] = []
+    wait, destroy = Publisher.wait_for_all_acked, bench.node.destroy_publisher
+
+    def note_wait(publisher: Publisher, timeout: Duration) -> bool:
+        assert timeout.nanoseconds <= 100_000_000
+        events.append(('wait', publisher.topic_name))
+        return wait(publisher, timeout)
+
+    def note_destroy(publisher: Publisher) -> bool:
+        events.append(('destroy', publisher.topic_name))
+        return destroy(publisher)
+
+    assert bench.change('configure'), bench.words
+    monkeypatch.setattr(Publisher, 'wait_for_all_acked', note_wait)
+    monkeypatch.setattr(bench.node, 'destroy_publisher', note_destroy)
+    assert bench.change('cleanup')
+    controllers = ['/arm_controller/joint_trajectory', '/hand/commands']
+    assert [event for event in events if event[1] in controllers] == [
+        *(('wait', topic) for topic in controllers),
+        *(('destroy', topic) for topic in controllers),
+    ]
 
 
 @pytest.mark.parametrize(

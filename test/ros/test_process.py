@@ -12,8 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from diagnostic_msgs.msg import DiagnosticStatus
-from fake_policy import CASES
+from fake_policy import CASES, VELOCITY, values
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.exceptions import InvalidHandle
@@ -22,12 +23,15 @@ from rclpy.qos import qos_profile_sensor_data
 from robot_bench import JOINTS, LATCHED, REST, picture
 from ros_spinner import Spinner, eventually
 from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
+from trajectory_msgs.msg import JointTrajectory
 
 from flashrt_ros.run import spin_some
 
 HERE = Path(__file__).resolve().parent
 EXIT_S = 2.0  # promised; an idle machine needs a tenth of it
+TRAJECTORY = 'arm_controller/joint_trajectory'
 SLACK = 10.0  # live timings get ten times the promise
 
 
@@ -64,12 +68,6 @@ class Process:
         if self._process.poll() is None:
             self._process.terminate()
             self._process.wait(60)
-
-
-@pytest.fixture(scope='module')
-def domain_id(domain_id: int) -> int:
-    """A domain for this file: processes that end hard are missed by the others for a while."""
-    return domain_id % 100 + 1
 
 
 @pytest.fixture
@@ -176,19 +174,50 @@ def test_faults_reach_log_and_status(start, ros: Spinner, name: str, text: str):
     assert text in process.output()
 
 
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
-def test_signal_while_commanding_ends_with_code_0(start, ros: Spinner, number: int):
-    process = start('fake_node', CASES / 'params' / 'integers_in_limits.yaml')
+def command_while_a_signal_comes(
+    start, ros: Spinner, file: Path, number: int, kinds: dict[str, type]
+) -> dict:
+    """Topic -> every command, the last ones sent after the signal, of a process that ended well."""
+    process = start('fake_node_commanding', file)
     client = Client(ros)
+    received: dict[str, list] = {topic: [] for topic in kinds}
+    for topic, kind in kinds.items():
+        client.node.create_subscription(kind, topic, received[topic].append, 100)
     assert client.change(Transition.TRANSITION_CONFIGURE), process.output()
     assert client.change(Transition.TRANSITION_ACTIVATE)
     client.feed()
     assert client.start()
     eventually(lambda: client.words().startswith('commanding'), client.words)
+    eventually(lambda: all(len(commands) > 5 for commands in received.values()), 'commands')
+    assert len(received[TRAJECTORY][-1].points) > 1  # in motion: the next point is not the last
     code, seconds = process.end(number)
     assert code == 0, process.output()
     assert seconds < SLACK * EXIT_S
     assert 'Traceback' not in process.output()
+    return received
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_signal_while_commanding_holds_the_position_and_ends_with_code_0(start, ros: Spinner, number: int):
+    file = CASES / 'params' / 'integers_in_limits.yaml'
+    received = command_while_a_signal_comes(start, ros, file, number, {TRAJECTORY: JointTrajectory})
+    commands = received[TRAJECTORY]
+    eventually(lambda: len(commands[-1].points) == 1, 'the safe reaction')
+    assert commands[-1].points[0].positions == commands[-2].points[0].positions
+    assert any(commands[-1].points[0].positions)
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_signal_while_commanding_velocities_stops_the_arm(start, ros: Spinner, tmp_path: Path, number: int):
+    file = tmp_path / 'velocity.yaml'
+    file.write_text(yaml.safe_dump({'/policy': {'ros__parameters': values(**VELOCITY)}}))
+    kinds = {TRAJECTORY: JointTrajectory, 'hand/commands': Float64MultiArray}
+    received = command_while_a_signal_comes(start, ros, file, number, kinds)
+    arm, hand = received[TRAJECTORY], received['hand/commands']
+    assert any(arm[-3].points[0].velocities)
+    eventually(lambda: not any(velocity for point in arm[-1].points for velocity in point.velocities), 'rest')
+    eventually(lambda: len(hand) == len(arm), 'both controllers have heard the last command')
+    assert hand[-1].data == hand[-2].data  # a gripper is held, not opened or closed
 
 
 def test_signal_before_configure_ends_with_code_0(start, ros: Spinner):

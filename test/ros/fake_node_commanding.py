@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""The policy node as a process with a fake policy, whose commands are published as without a dry run."""
+
+import sys
+
+from fake_policy import FakePolicy
+
+from flashrt_ros.policy_node import PolicyNode
+from flashrt_ros.run import run_node
+from flashrt_ros.topics import CommandPublisher
+
+if __name__ == '__main__':
+    sys.exit(
+        run_node(
+            lambda: PolicyNode(
+                FakePolicy, lambda node, parameters, _: CommandPublisher(node, parameters, False)
+            )
+        )
+    )
