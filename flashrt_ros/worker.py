@@ -42,7 +42,7 @@ class WorkerSeams:
 
     now: Callable[[], Moment]
     mark: Callable[[], Mark]
-    deliver: Callable[[InferenceResult], None]
+    deliver: Callable[[InferenceResult], None]  # must wait for nobody who resets or deactivates the worker
     log_error: Callable[[str], None]
 
 
@@ -64,6 +64,8 @@ class InferenceWorker:
         self._seams = seams
         rate_hz = parameters.inference_rate_hz
         self._min_interval_s = 1 / rate_hz if rate_hz else 0.0  # 0: as fast as the policy answers
+        # Held from the check of the run until the result is delivered; taken before _wake, never after it.
+        self._delivery = threading.RLock()
         self._wake = threading.Condition()
         self._is_active = False
         self._has_news = False
@@ -84,13 +86,13 @@ class InferenceWorker:
 
     def activate(self) -> None:
         """Begins to infer, with a fresh run."""
-        with self._wake:
+        with self._delivery, self._wake:
             self._is_active = True
-        self.reset()
+            self.reset()
 
     def reset(self) -> None:
         """A fresh run: random state and chunk numbers start again, a result in flight is dropped."""
-        with self._wake:
+        with self._delivery, self._wake:
             self._run += 1
             self._chunk_id = 0
             self._is_reset = True
@@ -98,8 +100,8 @@ class InferenceWorker:
             self._wake.notify()
 
     def deactivate(self) -> None:
-        """No further result is delivered, not even the one being computed."""
-        with self._wake:
+        """No further result is delivered, not even the one being computed; waits for one under way."""
+        with self._delivery, self._wake:
             self._run += 1
             self._is_active = False
 
@@ -172,17 +174,20 @@ class InferenceWorker:
         return True
 
     def _hand_over(self, run: int, mark: Mark, observed: Observed, start: Moment, chunk: ActionChunk) -> None:
-        with self._wake:
-            if run != self._run:
-                return
-            self._chunk_id += 1
-            chunk_id = self._chunk_id
-        self.last_chunk = chunk
         actions = self._grippers.to_robot(chunk.actions)
-        self._seams.deliver(
-            InferenceResult(chunk_id, chunk, actions, self.prompt, observed, start, self._seams.now(), mark)
-        )
-        self._last_error = ''
+        with self._delivery:
+            with self._wake:
+                if run != self._run:
+                    return
+                self._chunk_id += 1
+                chunk_id = self._chunk_id
+            self.last_chunk = chunk
+            self._seams.deliver(
+                InferenceResult(
+                    chunk_id, chunk, actions, self.prompt, observed, start, self._seams.now(), mark
+                )
+            )
+            self._last_error = ''
 
     def _note_error(self, run: int, text: str) -> None:
         with self._wake:

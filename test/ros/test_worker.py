@@ -116,6 +116,31 @@ def test_result_of_a_past_run_is_dropped(rig):
     assert it.results[0].chunk_id == 1
 
 
+@pytest.mark.parametrize('way', ['deactivate', 'reset'])
+def test_result_that_is_being_delivered_is_out_before_the_run_ends(rig, way: str):
+    """Else one chunk of the old run would follow the end of it."""
+    it = rig()
+    events: list[str] = []
+    ending: list[threading.Thread] = []
+
+    def end() -> None:
+        getattr(it.worker, way)()
+        events.append('ended')
+
+    def deliver(result: InferenceResult) -> None:
+        ending.append(threading.Thread(target=end))
+        ending[0].start()
+        ending[0].join(0.2)  # time enough to end the run meanwhile
+        events.append('delivered')
+
+    it.deliver = deliver
+    it.worker.activate()
+    it.feed()
+    it.wait(lambda: len(events) == 2)
+    ending[0].join()
+    assert events == ['delivered', 'ended']
+
+
 def test_prompt_is_set_between_inferences_and_a_refused_one_changes_nothing(rig):
     it = rig()
     it.worker.activate()
