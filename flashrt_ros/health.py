@@ -19,7 +19,7 @@ class Situation:
 
     state: str  # of the lifecycle
     progress: str = ''  # of configuring
-    configure_fault: str = ''
+    fault: str = ''  # of the last transition
     is_waiting_for_clock: bool = False
     inference_error: str = ''
     waiting: str = ''  # why no observation can be formed
@@ -50,8 +50,10 @@ def words(now: Situation) -> tuple[str, str]:
     """(level, sentence) of the first condition that keeps the robot from being commanded."""
     if now.state == 'configuring':
         return 'ok', f'configuring: {now.progress}'
+    if now.state != 'active' and now.fault:
+        return 'error', now.fault
     if now.state == 'unconfigured':
-        return ('error', now.configure_fault) if now.configure_fault else ('ok', 'not configured')
+        return 'ok', 'not configured'
     if now.state != 'active':
         return 'ok', f'{now.state}: activate to receive and infer'
     if now.is_waiting_for_clock:

@@ -55,7 +55,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
         self._parts: Configured | None = None
         # Held from the decision what to send until it is sent: no command overtakes a stop.
         self._commanding = threading.RLock()
-        self._state, self._progress, self._configure_fault = 'unconfigured', '', ''
+        self._state, self._progress, self._fault = 'unconfigured', '', ''
         self._throttle, self._born_s = Throttle(), time.monotonic()
         self._settings = NodeParameters(self)
         self._settings.guard(lambda: self._state, self._set_prompt)
@@ -75,12 +75,11 @@ class PolicyNode(LifecycleNodeMixin, Node):
     # Lifecycle
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._state, self._configure_fault = 'configuring', ''
+        self._state, self._fault = 'configuring', ''
         try:
             self._parts = self._configure()
         except Exception as error:  # whatever it is, the node stays and can be tried again
-            self._configure_fault = f'configure failed: {error}'
-            self.get_logger().error(self._configure_fault)
+            self._note_fault('configure', error)
             self._state = 'unconfigured'
             return TransitionCallbackReturn.FAILURE
         self._state = 'inactive'
@@ -123,26 +122,35 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         parts = self._parts
-        parts.observations.reset(not_before_ns=self._now().ros_ns)
         with self._commanding:
-            parts.stopped_because = ''
-            self._state = 'active'
-            parts.worker.activate()
-            if parts.parameters.start_on_activate:
-                parts.player.start()
+            self._fault = parts.stopped_because = ''
+            try:
+                parts.observations.reset(not_before_ns=self._now().ros_ns)
+                self._state = 'active'
+                parts.worker.activate()
+                if parts.parameters.start_on_activate:
+                    parts.player.start()
+            except Exception as error:  # rclpy would hide it and go on to on_error
+                self._note_fault('activate', error)
+                parts.worker.deactivate()
+                self._state = 'inactive'
+                return TransitionCallbackReturn.FAILURE
         return TransitionCallbackReturn.SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        with self._commanding:
-            self._stop_commanding()
-            self._state = 'inactive'
-        self._parts.worker.deactivate()
+        try:
+            with self._commanding:
+                self._state = 'inactive'
+                self._stop_commanding()
+            self._parts.worker.deactivate()
+        except Exception as error:  # rclpy would hide it
+            self._note_fault('deactivate', error)
+            return TransitionCallbackReturn.ERROR  # frees everything: a node that cannot stop must not go on
         return TransitionCallbackReturn.SUCCESS
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        if not self.release():
-            self.get_logger().warning('an inference still runs; its memory is freed when it ends')
-        self._state = 'unconfigured'
+        self._fault = ''
+        self._free()
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -151,7 +159,18 @@ class PolicyNode(LifecycleNodeMixin, Node):
         return TransitionCallbackReturn.SUCCESS
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return self.on_cleanup(state)
+        self._free()
+        return TransitionCallbackReturn.SUCCESS
+
+    def _note_fault(self, transition: str, error: Exception) -> None:
+        """For log and status, until the next transition that succeeds."""
+        self._fault = f'{transition} failed: {error or type(error).__name__}'
+        self.get_logger().error(self._fault)
+
+    def _free(self) -> None:
+        if not self.release():
+            self.get_logger().warning('an inference still runs; its memory is freed when it ends')
+        self._state = 'unconfigured'
 
     def release(self) -> bool:
         """Sends the safe reaction and frees everything; False when work in other threads goes on."""
@@ -289,7 +308,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     def _situation(self) -> Situation:
         parts, waits = self._parts, self._is_waiting_for_clock()
-        situation = Situation(self._state, self._progress, self._configure_fault, waits)
+        situation = Situation(self._state, self._progress, self._fault, waits)
         return situation if parts is None else parts.situation(situation, self._now())
 
     def _health(self) -> Health:

@@ -13,7 +13,8 @@ ACTIVE = {'state': 'active'}
     ('situation', 'level', 'text'),
     [
         ({'state': 'unconfigured'}, 'ok', 'not configured'),
-        ({'state': 'unconfigured', 'configure_fault': 'configure failed: x'}, 'error', 'configure failed: x'),
+        ({'state': 'unconfigured', 'fault': 'configure failed: x'}, 'error', 'configure failed: x'),
+        ({'state': 'inactive', 'fault': 'activate failed: x'}, 'error', 'activate failed: x'),
         ({'state': 'configuring', 'progress': 'loading /m'}, 'ok', 'configuring: loading /m'),
         ({'state': 'inactive'}, 'ok', 'inactive: activate to receive and infer'),
         (ACTIVE, 'ok', 'inferring, not commanding: call ~/start'),

@@ -111,6 +111,33 @@ def test_publisher_that_cannot_be_made_leaves_nothing(ros: Spinner, monkeypatch,
     assert bench.change('configure'), bench.words
 
 
+def test_activation_that_fails_leaves_the_node_inactive_and_says_why(ros: Spinner, monkeypatch):
+    bench = Bench(ros, start_on_activate=True)
+    assert bench.change('configure')
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.node._parts.player, 'start', lambda: 1 / 0)
+        assert not bench.change('activate')
+    assert bench.state() == 'inactive'
+    assert bench.status('division by zero').message == 'activate failed: division by zero'
+    bench.feed()
+    assert bench.change('activate')
+    bench.status('commanding')
+
+
+def test_deactivation_that_fails_frees_everything_and_says_why(ros: Spinner, monkeypatch):
+    bench = Bench(ros)
+    bench.activate()
+    monkeypatch.setattr(bench.node._parts.worker, 'deactivate', lambda: 1 / 0)
+    assert not bench.change('deactivate')
+    assert bench.state() == 'unconfigured'
+    assert bench.status('division by zero').message == 'deactivate failed: division by zero'
+    assert not inference_threads()
+    bench.activate()
+    assert bench.change('deactivate')
+    assert bench.change('cleanup')
+    bench.status('not configured')
+
+
 def test_twenty_rounds_free_everything(ros: Spinner):
     bench = Bench(ros)
     levels = []
