@@ -2,15 +2,15 @@
 # Copyright 2026 The flashrt_ros authors
 """The table of parameters as ROS parameters of a node: declared, described, read, and guarded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from flashrt_ros.parameter_table import REQUIRED
-from flashrt_ros.parameters import static_keys
+from flashrt_ros.parameter_table import REQUIRED, checked
+from flashrt_ros.parameters import live_keys, static_keys
 
 _OF_ROS = ('use_sim_time', 'start_type_description_service', 'qos_overrides.')
 
@@ -44,27 +44,35 @@ class NodeParameters:
                 values[name] = parameter.value
         return values
 
-    def guard(self, state: Callable[[], str], set_prompt: Callable[[str], None]) -> None:
-        """From configure on only the prompt may be set, and not before the node is configured."""
+    def guard(self, state: Callable[[], str], setters: Mapping[str, Callable[[Any], None]]) -> None:
+        """From configure on only live keys may be set, through `setters`, and not while it configures."""
+        live = live_keys()
+        if setters.keys() != live.keys():
+            raise ValueError(f'live keys are {sorted(live)}, but {sorted(setters)} can be set')
+
+        def refusal(parameter: Parameter, now: str) -> str:
+            name = parameter.name
+            if name not in live:
+                return f'{name} is read at configure; run cleanup, set it, and configure again'
+            if now == 'configuring':
+                return f'the parameters have been read; set {name} when the node is configured'
+            row, kind = live[name]
+            try:
+                checked(name, parameter.value, kind, row)
+            except ValueError as fault:
+                return str(fault)
+            return ''
 
         def on_set(parameters: list[Parameter]) -> SetParametersResult:
             if (now := state()) in ('unconfigured', 'finalized'):
                 return SetParametersResult(successful=True)
-            for parameter in parameters:
-                name, value = parameter.name, parameter.value
-                if name.startswith(_OF_ROS):
-                    continue
-                if name != 'prompt':
-                    reason = f'{name} is read at configure; run cleanup, set it, and configure again'
+            own = [parameter for parameter in parameters if not parameter.name.startswith(_OF_ROS)]
+            for parameter in own:
+                if reason := refusal(parameter, now):
                     return SetParametersResult(successful=False, reason=reason)
-                if now == 'configuring':
-                    reason = 'the parameters have been read; set the prompt when the node is configured'
-                    return SetParametersResult(successful=False, reason=reason)
-                if not isinstance(value, str) or not value.strip():
-                    return SetParametersResult(successful=False, reason=f'prompt is {value!r}, wanted a text')
-            for parameter in parameters:
-                if parameter.name == 'prompt':
-                    set_prompt(parameter.value)
+            for parameter in own:
+                row, kind = live[parameter.name]
+                setters[parameter.name](checked(parameter.name, parameter.value, kind, row))
             return SetParametersResult(successful=True)
 
         self._node.add_on_set_parameters_callback(on_set)

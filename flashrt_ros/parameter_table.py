@@ -76,7 +76,7 @@ class TableReader:
         """Field name -> value of every field without a fault; `part` replaces '<...>' in the names."""
         result = {}
         for field_name, row, kind in keys_of(table):
-            name = re.sub('<.*?>', part, row.name)
+            name = re.sub('<.*?>', lambda _: part, row.name)  # `part` may hold a backslash
             self.known.add(name)
             if name not in self._values:
                 if row.default is REQUIRED:
@@ -85,7 +85,7 @@ class TableReader:
                     result[field_name] = row.default
                 continue
             try:
-                result[field_name] = _checked(name, self._values[name], kind, row)
+                result[field_name] = checked(name, self._values[name], kind, row)
             except ValueError as fault:
                 self.faults.append(str(fault))
         return result
@@ -104,7 +104,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f' (nearest: {matches[0]})' if matches else ''
 
 
-def _checked(name: str, value: object, kind: object, row: Key) -> object:
+def checked(name: str, value: object, kind: object, row: Key) -> object:
+    """The value of one parameter in the type of its key; raises ValueError with name and value."""
     if isinstance(kind, types.UnionType):  # 'T | None': None only as the default
         kind = next(item for item in typing.get_args(kind) if item is not type(None))
     if typing.get_origin(kind) is tuple:

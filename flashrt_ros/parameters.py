@@ -9,6 +9,7 @@ from pathlib import Path
 
 from flashrt_ros.parameter_file import read_parameter_file
 from flashrt_ros.parameter_table import REQUIRED, Key, ParameterFaults, TableReader, key, keys_of, markdown
+from flashrt_ros.topic_names import stream_faults, topic_faults
 
 OUTPUT_TYPES = ('joint_trajectory', 'float64_multi_array', 'joint_state')
 CLOCKS = ('header', 'receive')
@@ -292,8 +293,13 @@ def read_parameters(values: Mapping[str, object], node_name: str) -> tuple[Param
     faults = [
         *reader.faults,
         *_contradictions(fields),
-        *_topics_once('cameras', cameras),
-        *_topics_once('outputs', outputs),
+        *topic_faults(_topics(fields, cameras, outputs), node_name),
+        *stream_faults(
+            {
+                'cameras.names': fields.get('camera_names', ()),
+                'joints.topics': fields.get('joint_topics', ()),
+            }
+        ),
         *_output_contradictions(fields, outputs),
     ]
     if not any(row.name in values for row in static_keys() if row.default is REQUIRED):
@@ -338,6 +344,11 @@ def static_keys() -> list[Key]:
     return [row for _, row, _ in keys_of(Parameters)]
 
 
+def live_keys() -> dict[str, tuple[Key, object]]:
+    """Name -> key and type of those that may change while the node is active."""
+    return {row.name: (row, kind) for _, row, kind in keys_of(Parameters) if row.live}
+
+
 def _contradictions(fields: Mapping[str, object]) -> Iterator[str]:
     """Values that are fine alone and wrong together; a rule is skipped where one of its values is faulty."""
     for names, rule in _RULES:
@@ -372,10 +383,17 @@ def _openpi_says(origin: str, normalisation: str, delta_mask: tuple | None) -> I
         yield 'actions.delta_mask is missing: an openpi checkpoint does not say which actions are relative'
 
 
-def _names_once(key_name: str):
+def _not_empty(key_name: str):
     def rule(names: tuple[str, ...]) -> Iterator[str]:
         if not names:
             yield f'{key_name} is empty'
+
+    return rule
+
+
+def _names_once(key_name: str):
+    def rule(names: tuple[str, ...]) -> Iterator[str]:
+        yield from _not_empty(key_name)(names)
         for name in dict.fromkeys(names):
             if names.count(name) > 1:
                 yield f"{key_name} names '{name}' {names.count(name)} times"
@@ -421,7 +439,7 @@ _RULES = (
     (('origin', 'normalisation', 'delta_mask'), _openpi_says),
     (('camera_names',), _names_once('cameras.names')),
     (('joint_names',), _names_once('joints.names')),
-    (('joint_topics',), _names_once('joints.topics')),
+    (('joint_topics',), _not_empty('joints.topics')),
     (('output_names',), _names_once('outputs.names')),
     (('joint_names', 'joint_lower', 'joint_upper'), _limits),
     (('joint_names', 'gripper_names', 'gripper_model_one', 'gripper_open', 'gripper_closed'), _grippers),
@@ -429,14 +447,18 @@ _RULES = (
 )
 
 
-def _topics_once(kind: str, parts: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
-    """A topic that is written twice is a line that was copied and not changed."""
-    users: dict[object, list[str]] = {}
-    for name, read in parts.items():
-        users.setdefault(read.get('topic', name), []).append(name)
-    for topic, names in users.items():
-        if len(names) > 1:
-            yield f"{kind} {' and '.join(names)} have the same topic '{topic}'"
+def _topics(
+    fields: Mapping[str, object],
+    cameras: Mapping[str, Mapping[str, object]],
+    outputs: Mapping[str, Mapping[str, object]],
+) -> Iterator[tuple[str, str]]:
+    """(parameter, topic) of every topic that was given."""
+    for i, topic in enumerate(fields.get('joint_topics', ())):
+        yield f'joints.topics[{i}]', topic
+    for kind, parts in (('cameras', cameras), ('outputs', outputs)):
+        for name, read in parts.items():
+            if 'topic' in read:
+                yield f'{kind}.{name}.topic', read['topic']
 
 
 def _output_contradictions(
@@ -447,6 +469,9 @@ def _output_contradictions(
         return
     if not all(name in fields for name in ('joint_names', 'gripper_names', 'representation')):
         return
+    for output, read in outputs.items():
+        if not read['joints']:
+            yield f'outputs.{output}.joints is empty; name its joints, or leave it out of outputs.names'
     named = list(itertools.chain.from_iterable(read['joints'] for read in outputs.values()))
     for joint in dict.fromkeys(named):
         if joint not in fields['joint_names']:

@@ -58,7 +58,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
         self._state, self._progress, self._fault = 'unconfigured', '', ''
         self._throttle, self._born_s = Throttle(), time.monotonic()
         self._settings = NodeParameters(self)
-        self._settings.guard(lambda: self._state, self._set_prompt)
+        self._settings.guard(lambda: self._state, {'prompt': self._set_prompt})
         for name, handler in (('start', self._on_start), ('stop', self._on_stop), ('reset', self._on_reset)):
             self.create_service(Trigger, f'~/{name}', handler, callback_group=self._group)
         jumps = JumpThreshold(

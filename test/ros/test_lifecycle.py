@@ -48,7 +48,7 @@ def test_status_and_state_answer_while_configure_loads_and_a_second_request_is_r
     assert not bench.call(bench.change_client, request).success
     assert not first.done()
     assert len(loads) == 1
-    assert 'set the prompt when the node is configured' in bench.set_parameter('prompt', 'open the drawer')
+    assert 'set prompt when the node is configured' in bench.set_parameter('prompt', 'open the drawer')
     may_finish.set()
     eventually(first.done, 'the first configure')
     assert first.result().success

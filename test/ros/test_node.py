@@ -28,7 +28,9 @@ from trajectory_msgs.msg import JointTrajectory
 from flashrt_ros.actions import OutputCommand
 from flashrt_ros.inputs import Moment
 from flashrt_ros.latency import STAGES
+from flashrt_ros.node_parameters import NodeParameters
 from flashrt_ros.observations import ObservationBuffer
+from flashrt_ros.parameters import live_keys, static_keys
 from flashrt_ros.topics import CommandPublisher
 
 
@@ -202,7 +204,8 @@ def test_other_parameters_are_fixed_while_configured(ros: Spinner):
     bench.activate()
     assert 'control_rate_hz is read at configure' in bench.set_parameter('control_rate_hz', 50.0)
     assert 'dry_run is read at configure' in bench.set_parameter('dry_run', False)
-    assert 'prompt is' in bench.set_parameter('prompt', ' ')
+    assert 'prompt is blank' in bench.set_parameter('prompt', ' ')
+    assert 'prompt is a boolean' in bench.set_parameter('prompt', False)
 
 
 def test_start_needs_activation_and_stop_always_works(ros: Spinner):
@@ -460,3 +463,25 @@ def test_set_parameters_answers(ros: Spinner):
         parameters=[Parameter('cameras.wrist.topic', value='x').to_parameter_msg()]
     )
     assert bench.call(client, request).results[0].successful
+
+
+def test_every_live_key_of_the_table_can_be_set_and_no_other(ros: Spinner, monkeypatch):
+    """The documentation is printed from the same table."""
+    assert live_keys().keys() == {'prompt'}
+    node = ros.add(Node('owner', context=ros.context))
+    settings = NodeParameters(node)
+    rows = live_keys() | {
+        'control_rate_hz': next((row, float) for row in static_keys() if row.name == 'control_rate_hz')
+    }
+    monkeypatch.setattr('flashrt_ros.node_parameters.live_keys', lambda: rows)
+    with pytest.raises(ValueError, match=r"\['prompt'\] can be set"):
+        settings.guard(lambda: 'active', {'prompt': print})
+    taken = []
+    settings.guard(lambda: 'active', {'prompt': taken.append, 'control_rate_hz': taken.append})
+    [result] = node.set_parameters([Parameter('control_rate_hz', value=10)])
+    assert (result.successful, taken) == (True, [10.0])
+    [result] = node.set_parameters([Parameter('control_rate_hz', value=0.0)])
+    assert (result.successful, taken) == (False, [10.0])
+    assert result.reason == 'control_rate_hz is 0.0, allowed: 0.1 to 1000.0'
+    [result] = node.set_parameters([Parameter('dry_run', value=False)])
+    assert 'dry_run is read at configure' in result.reason

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fake_policy import ARM, CASES, NODE, VELOCITY, parameters, values
+from rclpy.validate_topic_name import validate_topic_name
 
 from flashrt_ros.parameter_file import read_parameter_file
 from flashrt_ros.parameter_table import REQUIRED, ParameterFaults, keys_of
@@ -123,16 +124,71 @@ def test_tab_is_named_with_file_and_line():
     [
         (
             {'cameras__wrist__topic': 'cam_base/image_raw'},
-            "cameras base and wrist have the same topic 'cam_base/image_raw'",
+            "cameras.base.topic and cameras.wrist.topic are the same topic '/cam_base/image_raw'",
         ),
         (
             VELOCITY | {'outputs__hand__topic': values()['outputs.arm.topic']},
-            'outputs arm and hand have the same',
+            'outputs.arm.topic and outputs.hand.topic are the same topic',
+        ),
+        (
+            {'joints__topics': ['joint_states', '/joint_states']},
+            "joints.topics[0] and joints.topics[1] are the same topic '/joint_states'",
+        ),
+        (
+            {'outputs__arm__topic': '/joint_states'},
+            "joints.topics[0] and outputs.arm.topic are the same topic '/joint_states'",
         ),
     ],
 )
 def test_topic_that_was_copied_is_refused(changes: dict, text: str):
     assert text in faults(values(**changes))
+
+
+def test_names_are_compared_as_the_node_resolves_them():
+    flat = values(joints__topics=['joint_states', '/joint_states'])
+    assert len(read_parameters(flat, '/robot_a/policy')[0].joint_topics) == 2
+    flat = values(joints__topics=['states', '/robot_a/states', '~/states', '/robot_a/policy/states'])
+    with pytest.raises(ParameterFaults) as raised:
+        read_parameters(flat, '/robot_a/policy')
+    assert raised.value.faults == (
+        "joints.topics[0] and joints.topics[1] are the same topic '/robot_a/states'",
+        "joints.topics[2] and joints.topics[3] are the same topic '/robot_a/policy/states'",
+    )
+
+
+@pytest.mark.parametrize(
+    'topic', ['not a topic', '', '/', 'a//b', 'a/', '1a', 'a/2b', '~a', 'a/~/b', 'a-b', '{node}']
+)
+@pytest.mark.parametrize('name', ['joints.topics', 'cameras.wrist.topic', 'outputs.arm.topic'])
+def test_what_is_no_topic_name_is_refused(name: str, topic: str):
+    flat = values()
+    flat[name] = [topic] if name == 'joints.topics' else topic
+    assert name in faults(flat)
+
+
+def test_what_is_a_topic_name_by_the_rule_of_ros_is_accepted():
+    for topic in ('a', '/a', '~/a', 'a/b_2', '/_a/B', '__a'):
+        assert parameters(cameras__wrist__topic=topic).cameras[1].topic == topic
+        validate_topic_name(topic)
+
+
+@pytest.mark.parametrize(
+    ('slot', 'text'),
+    [
+        ('joint_states', "'joint_states' is in cameras.names and in joints.topics"),
+        ('play', "cameras.names: 'play' cannot be the name of a stream"),
+        ('policy', "cameras.names: 'policy' cannot be the name of a stream"),
+        ('out_of_range', "cameras.names: 'out_of_range' cannot be"),
+    ],
+)
+def test_slot_that_the_status_could_not_tell_apart_is_refused(slot: str, text: str):
+    flat = values(cameras__names=['base', slot])
+    flat |= {f'cameras.{slot}.{key}': flat[f'cameras.wrist.{key}'] for key in ('topic', 'rotation')}
+    assert text in faults(flat)
+
+
+def test_backslash_in_a_slot_is_no_pattern():
+    assert r'cameras.a\1b\g.topic is missing' in faults(values(cameras__names=['base', r'a\1b\g']))
 
 
 @pytest.mark.parametrize('text', ['? [a, b]\n: 1\n', '{x: 2020-13-45}', '[' * 5000])
@@ -186,6 +242,12 @@ def test_each_required_key_is_named_when_it_is_missing(name: str):
         ({'grippers__closed': [0.08]}, 'both 0.08 for gripper'),
         ({'grippers__model_one': []}, 'grippers.model_one has 0 values, grippers.names has 1'),
         ({'grippers__model_one': ['shut']}, "grippers.model_one[0] is 'shut', allowed: open, closed"),
+        ({'joints__topics': []}, 'joints.topics is empty'),
+        (
+            {'outputs__names': ['arm', 'hand'], 'outputs__hand__topic': 'hand', 'outputs__hand__joints': [],
+             'outputs__hand__quantity': 'position'},
+            'outputs.hand.joints is empty',
+        ),
         ({'outputs__arm__joints': ['joint_1']}, "no output names 'gripper'"),
         ({'outputs__arm__joints': [*ARM, 'gripper', 'gripper']}, "'gripper' 2 times"),
         ({'outputs__arm__quantity': 'velocity'}, "the actions of 'joint_1' are position values"),
