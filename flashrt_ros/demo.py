@@ -117,9 +117,7 @@ def find_data() -> DemoData:
 def traffic_faults(report: Report) -> Iterator[str]:
     if len(report.chunks) < FEWEST_CHUNKS:
         yield f'{len(report.chunks)} chunks were published, at least {FEWEST_CHUNKS} were expected'
-    for name, counts in report.streams.items():
-        if counts.unexplained:
-            yield f'{name}: {counts.unexplained} of {counts.recorded} messages are missing without a reason'
+    yield from report.missing
 
 
 def dependence_faults(parameters: Parameters, observation: Observation, console: Console) -> list[str]:

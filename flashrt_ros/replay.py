@@ -42,7 +42,7 @@ def run(
 
     Only cameras and joints that the parameters name are played: recorded commands reach no robot.
 
-    Exit code: 0, 1 over the budget, 2 for a fault.
+    Exit code: 0, 1 over the budget, 2 for a fault or when messages are missing without a reason.
     """
     console = Console()
     try:
@@ -53,10 +53,14 @@ def run(
         else:
             report = live_replay()(bag, params, out, console, simulated_time=clock)
     except (BagError, ParameterFaults, Error) as error:
-        Console(stderr=True).print(str(error), style='red', markup=False, highlight=False)
+        _complain(str(error))
         raise typer.Exit(FAULTY) from None
     report = replace(report, budget_ms=budget_ms)
     publish(report, out, console)
+    for line in report.missing:  # the figures are not those of the whole recording
+        _complain(line)
+    if report.missing:
+        raise typer.Exit(FAULTY)
     if not report.is_within_budget:
         raise typer.Exit(OVER_BUDGET)
 
@@ -70,3 +74,7 @@ def publish(report: Report, out: Path, console: Console) -> None:
     written = [out / 'report.json', out / 'report.png']
     written += [out / 'chunks.safetensors'] if report.digest else []
     console.print('wrote ' + ', '.join(os.fspath(path) for path in written), highlight=False)
+
+
+def _complain(text: str) -> None:
+    Console(stderr=True).print(text, style='red', markup=False, highlight=False, soft_wrap=True)

@@ -92,6 +92,17 @@ class Report:
         return int(self.play.get('underruns', 0))
 
     @property
+    def missing(self) -> list[str]:
+        """Each stream with messages that are missing without a reason, in words."""
+        return [
+            f'{name}: {counts.unexplained} of {counts.recorded} messages are missing without a reason '
+            f'(played {counts.recorded}, received {counts.received}, received without account '
+            f'{counts.unaccounted})'
+            for name, counts in self.streams.items()
+            if counts.unexplained
+        ]
+
+    @property
     def is_within_budget(self) -> bool:
         """A replay without a single chunk is in no budget."""
         if self.budget_ms is None:

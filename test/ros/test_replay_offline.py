@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,8 @@ from typer.testing import CliRunner
 from flashrt_core.types import Observation
 from flashrt_ros import replay, replay_offline
 from flashrt_ros.bag import BagError
-from flashrt_ros.report import Report
+from flashrt_ros.bag_inputs import BagInputs
+from flashrt_ros.report import Report, StreamCounts
 
 BAGS = CASES / 'bags'
 PARAMS = CASES / 'params' / 'ok.yaml'
@@ -233,6 +235,22 @@ def test_budget_decides_the_exit_code(command, params, tmp_path, budget_ms, code
     )
     assert result.exit_code == code, result.output
     assert json.loads((tmp_path / 'report.json').read_text())['is_within_budget'] == (code == 0)
+
+
+@pytest.mark.parametrize('budget', [[], ['--budget-ms', 1e-3]])
+def test_messages_missing_without_a_reason_are_exit_code_2(command, params, tmp_path, monkeypatch, budget):
+    counts = BagInputs.counts
+
+    def without_two(self: BagInputs, now_ns: int) -> dict[str, StreamCounts]:
+        whole = counts(self, now_ns)
+        return whole | {'base': replace(whole['base'], received=18, used=whole['base'].used - 2)}
+
+    monkeypatch.setattr(BagInputs, 'counts', without_two)
+    result = command(BAGS / 'plain_db3', '--params', params, '--offline', '--out', tmp_path, *budget)
+    assert result.exit_code == 2, result.output
+    assert 'base: 2 of 20 messages are missing without a reason' in result.output
+    assert 'wrist: ' not in result.output
+    assert (tmp_path / 'report.json').exists()
 
 
 def test_no_chunk_is_in_no_budget(command, params, tmp_path):
