@@ -24,7 +24,7 @@ _FRAME_READERS = {
 }
 _CAMERA_TYPES = {'raw': 'sensor_msgs/msg/Image', 'compressed': 'sensor_msgs/msg/CompressedImage'}
 # Counters that say what became of a message, other than a refusal.
-_NOT_REFUSED = frozenset({'received', 'used', 'superseded', 'waiting', 'orientation_ignored'})
+_NOT_REFUSED = frozenset({'received', 'used', 'superseded', 'waiting', 'partly_late', 'orientation_ignored'})
 
 
 def is_known(message_type: str) -> bool:

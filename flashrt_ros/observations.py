@@ -157,15 +157,21 @@ class ObservationBuffer:
         return True
 
     def add_joints(self, topic: str, sample: JointSample, stamp_ns: int, receive: Moment) -> bool:
-        """Takes the wanted joints of one message; names that are not wanted are ignored."""
+        """Takes the wanted joints of one message, ignores the others; False when it is refused.
+
+        A message is refused when every wanted joint of it is late; where only some are, they are reported.
+        """
         stream = self._joint_streams[topic]
         with self._lock:
             stream.counters['received'] += 1
             try:
                 stamp = self._usable_stamp(self._parameters.joint_stamp, stamp_ns, receive, 'joints.stamp')
-                self._merge(topic, sample, stamp, receive)
+                late = self._merge(topic, sample, stamp, receive)
             except Rejected as rejected:
                 return self._reject(topic, stream, rejected)
+            if late:
+                stream.counters['partly_late'] += 1
+                self._report(topic, 'partly_late', f'{topic}: {_behind(late)}; the other joints were taken')
         return True
 
     def reject(self, stream_name: str, rejected: Rejected) -> None:
@@ -251,8 +257,9 @@ class ObservationBuffer:
             raise Rejected('before_activation', 'stamp is from before the activation of the node')
         return stamp_ns
 
-    def _merge(self, topic: str, sample: JointSample, stamp: int, receive: Moment) -> None:
-        late = []
+    def _merge(self, topic: str, sample: JointSample, stamp: int, receive: Moment) -> list[str]:
+        """Takes every wanted joint but the late ones, whose names are returned."""
+        late, is_any_taken = [], False
         for full_name, position in sample.positions.items():
             name = self._wanted.get(full_name)
             if name is None:
@@ -264,8 +271,10 @@ class ObservationBuffer:
                 late.append(name)
                 continue
             self._joints[name] = _Joint(position, stamp, receive, topic)
-        if late:
-            raise Rejected('out_of_order', f'stamp is behind the values in use of {", ".join(late)}')
+            is_any_taken = True
+        if late and not is_any_taken:
+            raise Rejected('out_of_order', _behind(late))
+        return late
 
     def _reject(self, name: str, stream: _Stream, rejected: Rejected) -> bool:
         stream.counters[rejected.reason] += 1
@@ -362,6 +371,10 @@ class ObservationBuffer:
             raise NotReady(
                 'stale', f"joint '{oldest}' is {age_s:.3f} s old, limit {self._parameters.joint_max_age_s} s"
             )
+
+
+def _behind(joints: list[str]) -> str:
+    return f'stamp is behind the values in use of {", ".join(joints)}'
 
 
 def _age_s(now: Moment, stamp_ns: int) -> float:

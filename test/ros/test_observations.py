@@ -12,6 +12,7 @@ import pytest
 from fake_policy import CASES, parameters
 
 from flashrt_core.types import CameraFrame
+from flashrt_ros.bag_inputs import stream_counts
 from flashrt_ros.compressed_images import CompressedFrame
 from flashrt_ros.conversions import decode_frame, joint_sample
 from flashrt_ros.inputs import Moment, Rejected
@@ -300,6 +301,24 @@ def test_older_joint_value_after_a_newer_one_is_dropped():
     assert not robot.joints(0.95, NAMES[:1], [9.0])
     assert robot.form(1.0).observation.state[0] == REST[0]
     assert robot.counters('joint_states')['out_of_order'] == 1
+
+
+def test_message_that_is_late_for_some_joints_is_taken_for_the_others():
+    robot = Robot(joints__topics=['joint_states', 'arm_states'])
+    robot.all(1.0)
+    robot.joints(1.1, NAMES[:2], [8.0, 8.0], topic='arm_states')
+    robot.camera('base', 1.05)
+    robot.camera('wrist', 1.05)
+    assert robot.joints(1.05, NAMES[1:3], [9.0, 9.0])  # True wakes the worker
+    state = robot.form(1.1).observation.state
+    np.testing.assert_array_equal(state[:3], [8.0, 8.0, 9.0])
+    counters = robot.counters('joint_states')
+    assert counters['partly_late'] == 1
+    assert 'out_of_order' not in counters
+    stream, reason, text = robot.reports.texts[-1]
+    assert (stream, reason) == ('joint_states', 'partly_late')
+    assert f'in use of {NAMES[1]}; the other joints were taken' in text
+    assert not stream_counts('joint_states', 2, counters, is_camera=False).dropped
 
 
 def test_work_goes_on_after_a_reset_for_a_jump_back():
