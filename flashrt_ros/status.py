@@ -131,5 +131,5 @@ def _age(age_s: float | None) -> str:
 
 
 def _without_numbers(text: str) -> str:
-    """An age that grows is no change worth a message."""
-    return re.sub(r'\d+', '', text)
+    """An age that grows is no change worth a message; a digit in a name is part of the name."""
+    return re.sub(r'(?<![\w.])\d+(\.\d+)?\b', '', text)

@@ -5,6 +5,7 @@
 import pytest
 
 from flashrt_ros.health import Situation, Throttle, words
+from flashrt_ros.status import _without_numbers
 
 ACTIVE = {'state': 'active'}
 
@@ -43,3 +44,19 @@ def test_cause_passes_once_and_again_after_a_while():
     assert not throttle.passes('a', 4.9)
     assert throttle.passes('a', 5.0)
     assert not throttle.passes('a', 9.9)
+
+
+@pytest.mark.parametrize(
+    ('before', 'after', 'is_news'),
+    [
+        ('no action to play for 0.30 s', 'no action to play for 12.35 s', False),
+        ("camera 'base' is 0.312 s old, limit 0.25 s", "camera 'base' is 0.512 s old, limit 0.25 s", False),
+        ('stamp is (0.1 s, 3 rows) behind', 'stamp is (0.2 s, 14 rows) behind', False),
+        ("no picture from camera 'cam1' on a", "no picture from camera 'cam2' on a", True),
+        ('no value of joint_1', 'no value of joint_2', True),
+        ('on /left_1/image_raw', 'on /left_2/image_raw', True),
+        ("camera 'base' is 0.312 s old", "camera 'wrist' is 0.312 s old", True),
+    ],
+)
+def test_age_that_grows_is_no_news_and_another_name_is(before: str, after: str, is_news: bool):
+    assert (_without_numbers(before) != _without_numbers(after)) == is_news
