@@ -33,12 +33,11 @@ PlanBuilder::PlanBuilder(std::string model) { plan_.model = std::move(model); }
 // ---- values
 
 Value PlanBuilder::add_value(ValueInfo info) {
-  for (const ValueInfo& other : plan_.values) {
-    FLASHRT_CHECK(other.name != info.name, "plan ", plan_.model, ": value '", info.name,
-                  "' exists already");
-  }
+  const Value value{static_cast<int>(plan_.values.size())};
+  const bool is_new = by_name_.try_emplace(info.name, value).second;
+  FLASHRT_CHECK(is_new, "plan ", plan_.model, ": value '", info.name, "' exists already");
   plan_.values.push_back(std::move(info));
-  return Value{static_cast<int>(plan_.values.size()) - 1};
+  return value;
 }
 
 Value PlanBuilder::input(std::string name, Shape shape, DType type) {
@@ -80,12 +79,10 @@ Value PlanBuilder::add_view(Value of, std::string name, Shape shape, Rows rows, 
                  .row_stride = row_stride,
                  .step_stride = step_stride + (is_view ? base.step_stride : 0)};
   // The same part has one name and one handle.
-  for (size_t id = 0; id < plan_.values.size(); ++id) {
-    const ValueInfo& other = plan_.values[id];
-    if (other.name != view.name) continue;
-    FLASHRT_CHECK(is_same_part(other, view), "plan ", plan_.model, ": ", view.name,
+  if (const auto known = by_name_.find(view.name); known != by_name_.end()) {
+    FLASHRT_CHECK(is_same_part(plan_[known->second], view), "plan ", plan_.model, ": ", view.name,
                   " exists already with another length or place");
-    return Value{static_cast<int>(id)};
+    return known->second;
   }
   return add_value(std::move(view));
 }

@@ -7,7 +7,7 @@
 
 #include <functional>
 #include <string>
-#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "plan/plan.hpp"
@@ -121,6 +121,7 @@ class PlanBuilder {
   std::string scoped(const std::string& name) const;
 
   Plan plan_;
+  std::unordered_map<std::string, Value> by_name_;
   bool in_stage_ = false;
 };
 

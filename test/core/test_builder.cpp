@@ -4,6 +4,9 @@
 // The builder: inferred shapes, parts of values, and refusals that name the call and the shapes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "expect_error.hpp"
 #include "plan/builder.hpp"
 
@@ -145,6 +148,19 @@ TEST(Builder, AtStepNeedsARowForEveryStep) {
   b.stage("loop", When::kInfer, 4, [&] {
     EXPECT_CONTAINS(error_text([&] { b.at_step(times); }), "3 rows, stage loop runs 4 times");
   });
+}
+
+// With a search through all values per name, twice the values take four times as long.
+TEST(Builder, FindsNamesInTimeThatDoesNotGrowWithTheirNumber) {
+  const auto seconds = [](int values) {
+    const auto start = std::chrono::steady_clock::now();
+    PlanBuilder b("test");
+    for (int i = 0; i < values; ++i) b.rows(b.state(text("state_", i), {2, 2}), 0, 1);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  double few = 1e9;  // the least disturbed of some runs
+  for (int run = 0; run < 5; ++run) few = std::min(few, seconds(1'000));
+  EXPECT_LT(seconds(20'000), 20 * few * 6);
 }
 
 TEST(Plan, UnknownValueNamesTheNearest) {
