@@ -130,7 +130,7 @@ struct Weights::Impl {
   Located tensors;
   std::vector<PlanWeight> table;
   std::string digest;
-  std::unique_ptr<ThreadPool> threads;
+  std::unique_ptr<ThreadPool> pool;
 
   const PlanWeight& weight(std::string_view name) const {
     const auto found = std::find_if(table.begin(), table.end(),
@@ -148,7 +148,8 @@ Weights::Weights(Weights&&) noexcept = default;
 Weights& Weights::operator=(Weights&&) noexcept = default;
 Weights::~Weights() = default;
 
-Weights Weights::open(const std::filesystem::path& checkpoint, const ModelConfig& config) {
+Weights Weights::open(const std::filesystem::path& checkpoint, const ModelConfig& config,
+                      int threads) {
   TensorStore store(checkpoint);
   Located tensors = by_canonical_name(store);
   const ModelType family = family_of(store);
@@ -162,13 +163,13 @@ Weights Weights::open(const std::filesystem::path& checkpoint, const ModelConfig
     check_shape_and_type(located, source.shape);
     used.emplace(source.names.front(), located);
   });
-  auto threads = std::make_unique<ThreadPool>(0);
-  std::string digest = digest_of_finite(used, *threads);
+  auto pool = std::make_unique<ThreadPool>(threads);
+  std::string digest = digest_of_finite(used, *pool);
   return Weights(std::make_unique<Impl>(Impl{.store = std::move(store),
                                              .tensors = std::move(tensors),
                                              .table = std::move(table),
                                              .digest = std::move(digest),
-                                             .threads = std::move(threads)}));
+                                             .pool = std::move(pool)}));
 }
 
 HostTensor Weights::load(std::string_view name) const {
@@ -189,7 +190,7 @@ HostTensor Weights::load(std::string_view name) const {
   for (const SourceTensor& part : weight.parts) {
     const Elements elements(*find(impl_->tensors, part)->tensor);
     const int64_t rows = part.shape.rows(), stride = part.shape.width();
-    impl_->threads->parallel_for(rows, rows_per_block, [&](int64_t begin, int64_t end, int) {
+    impl_->pool->parallel_for(rows, rows_per_block, [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin; row < end; ++row) {
         const std::span<float> to(result.data.data() + (first_row + row) * width,
                                   static_cast<size_t>(width));
@@ -202,14 +203,6 @@ HostTensor Weights::load(std::string_view name) const {
     first_row += rows;
   }
   return result;
-}
-
-Shape Weights::shape(std::string_view name) const { return impl_->weight(name).shape; }
-
-std::vector<std::string> Weights::names() const {
-  std::vector<std::string> names;
-  for (const PlanWeight& weight : impl_->table) names.push_back(weight.name);
-  return names;
 }
 
 const std::string& Weights::digest() const { return impl_->digest; }

@@ -26,7 +26,9 @@ class Weights {
  public:
   // Maps the files and checks all of them before anything is copied: every tensor the model needs
   // is there once, with its shape and type, inside its file, and finite.
-  static Weights open(const std::filesystem::path& checkpoint, const ModelConfig& config);
+  // threads: how many check and load; 0: one per core.
+  static Weights open(const std::filesystem::path& checkpoint, const ModelConfig& config,
+                      int threads);
 
   Weights(Weights&&) noexcept;
   Weights& operator=(Weights&&) noexcept;
@@ -35,9 +37,6 @@ class Weights {
   // One plan weight, folded and packed: "language.3.qkv.weight" is q, k and v stacked, with (1 + w)
   // of the norm before it multiplied into its columns. Unknown names: Error.
   HostTensor load(std::string_view name) const;
-  // Shape without loading.
-  Shape shape(std::string_view name) const;
-  std::vector<std::string> names() const;
   // Over all bytes of all tensors used, as hex.
   const std::string& digest() const;
 

@@ -103,7 +103,7 @@ Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>())
   model_->recipe.float_activations = options.float_activations;
   model_->config = read_model_config(options.checkpoint);
   const Plan plan = plan_for(model_->config, options.program.plan, model_->recipe);
-  const Weights weights = Weights::open(options.checkpoint, model_->config);
+  const Weights weights = Weights::open(options.checkpoint, model_->config, options.threads);
   model_->weights_digest = weights.digest();
   for (const ValueInfo& value : plan.values) {
     FLASHRT_CHECK(value.type != DType::kE4M3 || !options.calibration.empty(), "recipe ",

@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 
+#include "checkpoint/pi_weights.hpp"
 #include "checkpoint/weights.hpp"
 #include "expect_error.hpp"
 #include "tiny_checkpoint.hpp"
@@ -19,7 +22,13 @@ const std::string kLanguage = "paligemma.model.language_model.";
 const std::string kExpert = "gemma_expert.model.";
 
 Weights open(const TinyCheckpoint& checkpoint) {
-  return Weights::open(checkpoint.path(), checkpoint.config());
+  return Weights::open(checkpoint.path(), checkpoint.config(), 2);
+}
+
+std::vector<std::string> names(const ModelConfig& config) {
+  std::vector<std::string> result;
+  for (const PlanWeight& weight : pi_weights(config)) result.push_back(weight.name);
+  return result;
 }
 
 std::string refusal(const TinyCheckpoint& checkpoint) {
@@ -132,14 +141,27 @@ TEST(Weights, FoldsAndSplitsPi0) {
   EXPECT_EQ(weights.load("state_in.weight").data, checkpoint["state_proj.weight"].values);
 }
 
-TEST(Weights, ShapesAndNamesNeedNoLoading) {
+TEST(Weights, HaveTheShapesOfTheTable) {
   TinyCheckpoint checkpoint(tiny_pi05());
   checkpoint.write();
   const Weights weights = open(checkpoint);
-  for (const std::string& name : weights.names()) {
-    const HostTensor tensor = weights.load(name);
-    EXPECT_EQ(tensor.shape, weights.shape(name)) << name;
-    EXPECT_EQ(tensor.data.size(), static_cast<size_t>(tensor.shape.elements())) << name;
+  for (const PlanWeight& weight : pi_weights(checkpoint.config())) {
+    const HostTensor tensor = weights.load(weight.name);
+    EXPECT_EQ(tensor.shape, weight.shape) << weight.name;
+    EXPECT_EQ(tensor.data.size(), static_cast<size_t>(tensor.shape.elements())) << weight.name;
+  }
+}
+
+TEST(Weights, AreCheckedAndLoadedByAsManyThreadsAsTold) {
+  TinyCheckpoint checkpoint(tiny_pi05());
+  checkpoint.write();
+  const auto running = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  const auto before = running();
+  for (const int threads : {1, 3}) {
+    const Weights weights = Weights::open(checkpoint.path(), checkpoint.config(), threads);
+    EXPECT_EQ(running() - before, threads - 1) << "the caller works too";
   }
 }
 
@@ -151,7 +173,7 @@ TEST(Weights, HalfTypesGiveTheFloatsTheyHold) {
     for (auto& [unused, tensor] : checkpoint.tensors()) tensor.dtype = dtype;
     checkpoint.write();
     const Weights half = open(checkpoint);
-    for (const std::string& name : exact.names())
+    for (const std::string& name : names(checkpoint.config()))
       EXPECT_EQ(half.load(name).data, exact.load(name).data) << dtype << name;
     EXPECT_NE(half.digest(), exact.digest()) << "other bytes";
   }
@@ -192,7 +214,7 @@ TEST_P(WeightNames, GiveTheSameWeightsAndDigest) {
     checkpoint.write();
     const Weights after = open(checkpoint);
     EXPECT_EQ(after.digest(), before.digest());
-    for (const std::string& name : before.names())
+    for (const std::string& name : names(config))
       EXPECT_EQ(after.load(name).data, before.load(name).data) << name;
   }
 }
@@ -267,7 +289,7 @@ TEST(Weights, RefusesLoraAdapters) {
 TEST(Weights, RefusesTensorsOfAnotherFamily) {
   TinyCheckpoint checkpoint(tiny_pi0());
   checkpoint.write();
-  EXPECT_CONTAINS(error_text([&] { Weights::open(checkpoint.path(), tiny_pi05()); }),
+  EXPECT_CONTAINS(error_text([&] { Weights::open(checkpoint.path(), tiny_pi05(), 2); }),
                   "config.json says pi05, its tensors are those of pi0");
   checkpoint.add("time_mlp_in.weight", {8, 8});
   EXPECT_CONTAINS(refusal(checkpoint),
@@ -279,7 +301,7 @@ TEST(Weights, RefusesOtherSizesByTensorName) {
   checkpoint.write();
   ModelConfig config = checkpoint.config();
   config.expert.mlp_width += 1;
-  const std::string text = error_text([&] { Weights::open(checkpoint.path(), config); });
+  const std::string text = error_text([&] { Weights::open(checkpoint.path(), config, 2); });
   EXPECT_CONTAINS(text, "layers.0.mlp.gate_proj.weight in");
   EXPECT_CONTAINS(text, "model.safetensors is [12, 8], config.json makes it [13, 8]");
 }
@@ -363,7 +385,7 @@ TEST_F(Shards, AreTheSameCheckpoint) {
   single.write();
   const Weights whole = open(single);
   EXPECT_EQ(sharded.digest(), whole.digest());
-  for (const std::string& name : whole.names())
+  for (const std::string& name : names(tiny_pi05()))
     EXPECT_EQ(sharded.load(name).data, whole.load(name).data);
 }
 
@@ -406,7 +428,7 @@ TEST_F(Shards, NameTheOneThatIsMissing) {
 
 TEST(Weights, NamesAFolderWithoutWeights) {
   const TemporaryFolder folder;
-  EXPECT_CONTAINS(error_text([&] { Weights::open(folder.path(), tiny_pi05()); }),
+  EXPECT_CONTAINS(error_text([&] { Weights::open(folder.path(), tiny_pi05(), 2); }),
                   "has neither model.safetensors nor");
 }
 

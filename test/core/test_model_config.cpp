@@ -251,7 +251,7 @@ TEST(ModelConfig, TensorsOfOtherSizesThanTheVariantAreRefusedByName) {
   checkpoint.write();
   checkpoint.folder().write("config.json", lerobot("pi05").dump());
   const ModelConfig config = read_model_config(checkpoint.path());
-  const std::string text = error_text([&] { Weights::open(checkpoint.path(), config); });
+  const std::string text = error_text([&] { Weights::open(checkpoint.path(), config, 1); });
   EXPECT_CONTAINS(text, "vision_model.embeddings.patch_embedding.weight");
   EXPECT_CONTAINS(text, "is [12, 3, 14, 14], config.json makes it [1152, 3, 14, 14]");
 }
