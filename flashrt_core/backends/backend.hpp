@@ -56,7 +56,6 @@ struct CompileOptions {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string_view name() const = 0;
 
   // Loads the weights of this plan in its types.
   virtual std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) = 0;

@@ -52,9 +52,6 @@ constexpr std::string_view name_of(DType type) {
   return "?";
 }
 
-// Throws Error naming the text and the known names.
-DType dtype_from(std::string_view name);
-
 inline std::ostream& operator<<(std::ostream& out, DType type) { return out << name_of(type); }
 
 // Extents of a tensor; the last one is contiguous in memory.

@@ -23,7 +23,6 @@ class Histogram {
   // Smallest bound that holds this fraction of the values, e.g. 0.9999; resolved to a bin.
   float percentile(double fraction) const;
   void merge(const Histogram& other);
-  int64_t count() const { return count_; }
 
  private:
   void grow_to(double range);
@@ -54,7 +53,6 @@ class Calibration {
   // nearest known ones.
   const std::vector<float>& scales(std::string_view site) const;
   void set_scales(std::string site, std::vector<float> scales);
-  bool empty() const { return scales_.empty(); }
   std::vector<std::string> sites() const;
 
   std::string weights_digest;  // of the checkpoint

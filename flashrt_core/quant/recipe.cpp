@@ -153,20 +153,4 @@ Recipe Recipe::parse(std::string_view json, std::string_view origin) {
   return recipe;
 }
 
-std::string Recipe::to_json() const {
-  nlohmann::ordered_json json{{"format", kFormat},
-                              {"version", kVersion},
-                              {"name", name},
-                              {"values", flashrt::name_of(values)},
-                              {"float_activations", float_activations},
-                              {"rules", nlohmann::ordered_json::array()}};
-  for (const RecipeRule& rule : rules) {
-    json["rules"].push_back({{"match", rule.match},
-                             {"weight", flashrt::name_of(rule.weight)},
-                             {"activation", flashrt::name_of(rule.activation)},
-                             {"weight_scale", name_of(rule.weight_scale)}});
-  }
-  return json.dump(2) + "\n";
-}
-
 }  // namespace flashrt

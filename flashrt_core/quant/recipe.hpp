@@ -38,7 +38,6 @@ struct Recipe {
   // denoise loop), or the path of a JSON file.
   static Recipe named(const std::string& name_or_path);
   static Recipe parse(std::string_view json, std::string_view origin);
-  std::string to_json() const;
 };
 
 // '*' stands for any text, '?' for any one character.

@@ -26,7 +26,6 @@ std::vector<float> ramp(int count, float last) {
 TEST(Histogram, PercentilesAreRightToOneBin) {
   Histogram histogram;
   histogram.add(ramp(10'000, -10.0f));
-  EXPECT_EQ(histogram.count(), 10'000);
   EXPECT_EQ(histogram.amax(), 10.0f);
   const float bin = 16.0f / 2048;
   for (const double fraction : {0.001, 0.5, 0.9, 0.999}) {
@@ -73,7 +72,6 @@ TEST(Histogram, HoldsTheExtremesOfFloat) {
   Histogram empty;
   EXPECT_EQ(empty.percentile(0.5), 0.0f);
   empty.merge(histogram);
-  EXPECT_EQ(empty.count(), 5);
   EXPECT_EQ(empty.percentile(1.0), histogram.percentile(1.0));
 }
 
@@ -128,10 +126,8 @@ TEST(Calibration, RefusesValuesThatAreNotFinite) {
 
 TEST(Calibration, NamesUnknownSitesWithTheNearest) {
   Calibration calibration;
-  EXPECT_TRUE(calibration.empty());
   calibration.set_scales("prefix.3.qkv", {1});
   calibration.set_scales("denoise.3.glu", {1});
-  EXPECT_FALSE(calibration.empty());
   EXPECT_CONTAINS(error_text([&] { calibration.scales("prefix.3.qkw"); }),
                   "no site 'prefix.3.qkw'; nearest: 'prefix.3.qkv', 'denoise.3.glu'");
   EXPECT_CONTAINS(error_text([&] { calibration.set_scales("x", {0.0f}); }),

@@ -65,22 +65,28 @@ TEST(Recipe, BuiltInRecipesNameTheirTypes) {
             std::tuple(DType::kE4M3, DType::kE4M3, WeightScale::kChannel));
 }
 
-TEST(Recipe, ComesBackFromItsFile) {
+TEST(Recipe, IsReadFromAFile) {
   const TemporaryFolder folder;
-  Recipe recipe = Recipe::named("fp8_f16");
-  recipe.float_activations = true;
-  const auto path = folder.write("recipe.json", recipe.to_json());
-  const Recipe loaded = Recipe::named(path.string());
-  EXPECT_EQ(loaded.name, recipe.name);
-  EXPECT_EQ(loaded.values, recipe.values);
-  EXPECT_TRUE(loaded.float_activations);
-  ASSERT_EQ(loaded.rules.size(), recipe.rules.size());
-  for (size_t i = 0; i < recipe.rules.size(); ++i) {
-    EXPECT_EQ(loaded.rules[i].match, recipe.rules[i].match);
-    EXPECT_EQ(loaded.rules[i].weight, recipe.rules[i].weight);
-    EXPECT_EQ(loaded.rules[i].activation, recipe.rules[i].activation);
-    EXPECT_EQ(loaded.rules[i].weight_scale, recipe.rules[i].weight_scale);
-  }
+  const auto path = folder.write("recipe.json", R"({
+    "format": "flashrt_recipe", "version": 1, "name": "mixed", "values": "bf16",
+    "float_activations": true,
+    "rules": [
+      {"match": "*", "weight": "e4m3", "activation": "f16", "weight_scale": "tensor"},
+      {"match": "*.velocity", "weight": "f32", "activation": "bf16"}
+    ]})");
+  const Recipe recipe = Recipe::named(path.string());
+  EXPECT_EQ(recipe.name, "mixed");
+  EXPECT_EQ(recipe.values, DType::kBF16);
+  EXPECT_TRUE(recipe.float_activations);
+  ASSERT_EQ(recipe.rules.size(), 2u);
+  EXPECT_EQ(recipe.rules[0].match, "*");
+  EXPECT_EQ(recipe.rules[0].weight, DType::kE4M3);
+  EXPECT_EQ(recipe.rules[0].activation, DType::kF16);
+  EXPECT_EQ(recipe.rules[0].weight_scale, WeightScale::kTensor);
+  EXPECT_EQ(recipe.rules[1].match, "*.velocity");
+  EXPECT_EQ(recipe.rules[1].weight, DType::kF32);
+  EXPECT_EQ(recipe.rules[1].activation, DType::kBF16);
+  EXPECT_EQ(recipe.rules[1].weight_scale, WeightScale::kNone);
 }
 
 TEST(Recipe, NamesWhatIsWrong) {

@@ -18,8 +18,6 @@ class CpuBackend : public Backend {
     cpu::use_single_threaded_blas();
   }
 
-  std::string_view name() const override { return "cpu"; }
-
   std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) override {
     return std::make_shared<cpu::CpuWeights>(
         plan, [&](std::string_view weight) { return weights.load(weight); }, *pool_);
