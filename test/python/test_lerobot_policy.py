@@ -59,6 +59,13 @@ class Checkpoint:
             'action.std': np.float32([2, 1, 1]),
         }
 
+    def become_pi0(self):
+        """The steps of Pi0, whose prompt does not hold the state, in their order."""
+        rename, batch, relative, normalise, _, tokenise, device = self.before
+        newline = {'registry_name': 'pi0_new_line_processor', 'config': {}}
+        self.before = [rename, batch, newline, tokenise, device, relative, normalise]
+        self.config['type'] = 'pi0'
+
     def write(self):
         files = {
             'config.json': self.config,
@@ -124,7 +131,7 @@ def set_member(*path_and_value):
     [
         (lambda c: c.before.append(c.before[3]), "step 'normalizer_processor' occurs twice"),
         (
-            lambda c: c.before.append({'registry_name': 'delta_actions_processor'}),
+            lambda c: c.before.insert(3, {'registry_name': 'delta_actions_processor'}),
             'both make actions relative',
         ),
         (set_member('relative', 'exclude_joints', 'gripper'), "exclude_joints is 'gripper', needed list"),
@@ -154,6 +161,39 @@ def set_member(*path_and_value):
 def test_members_of_another_type_are_refused_by_name(checkpoint, load, change, text):
     change(checkpoint)
     with pytest.raises(Error, match=text):
+        load()
+
+
+def moved(attribute, old, new):
+    """The step at one place of a processor file at another one."""
+
+    def change(checkpoint):
+        steps = getattr(checkpoint, attribute)
+        steps.insert(new, steps.pop(old))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ('change', 'text'),
+    [
+        (moved('before', 3, 0), "step 'rename_observations_processor' comes after 'normalizer_processor'"),
+        (moved('before', 2, 3), "step 'relative_actions_processor' comes after 'normalizer_processor'"),
+        (moved('before', 4, 3), "step 'normalizer_processor' comes after 'pi05_prepare_state_tokenizer"),
+        (moved('after', 1, 0), "step 'unnormalizer_processor' comes after 'absolute_actions_processor'"),
+    ],
+)
+def test_steps_in_another_order_are_refused(checkpoint, load, change, text):
+    change(checkpoint)
+    with pytest.raises(Error, match=rf'policy_\w+\.json: {text}.*only this order is supported: \w+, \w+, '):
+        load()
+
+
+def test_the_order_of_the_steps_is_that_of_the_model(checkpoint, load):
+    checkpoint.become_pi0()
+    core = FakeCore(FakeConfig(model_type='pi0', state_dim=32))
+    assert load(core, state_in_prompt=False).spec.state_dim == 3
+    with pytest.raises(Error, match=r"step 'pi0_new_line_processor' is not known"):
         load()
 
 
@@ -197,7 +237,8 @@ def test_rename_map_gives_slots_the_robots_names(checkpoint, load):
     assert [camera.slot for camera in policy.pipeline.cameras] == ['top', 'hand']
 
 
-def test_pi0_pads_the_state_after_normalisation(load):
+def test_pi0_pads_the_state_after_normalisation(checkpoint, load):
+    checkpoint.become_pi0()
     policy = load(core=FakeCore(FakeConfig('pi0', state_dim=32)), state_in_prompt=False)
     policy.infer(observation(policy), seed=0)
     assert policy.engine.calls[0]['state'][:5].tolist() == [0.5, -0.5, 1, 0, 0]

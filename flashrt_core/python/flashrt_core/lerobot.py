@@ -4,7 +4,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,21 +44,30 @@ _MODES: Mapping[str, Normalisation] = {
     'QUANTILE10': 'quantile10',
 }
 
-# Steps whose effect is reproduced here; any other step could change what the model sees, so it is refused.
-_RELATIVE_STEPS = ('relative_actions_processor', 'delta_actions_processor')
-_KNOWN_STEPS = {
-    'policy_preprocessor.json': {
+# Steps whose effect is reproduced here, in the order in which it is. Any other step or order could change what
+# the model sees, so it is refused; each step may be absent.
+_RELATIVE_STEPS = ('relative_actions_processor', 'delta_actions_processor')  # two names of one step
+_STEPS_BEFORE: Mapping[str, tuple[str, ...]] = {
+    'pi05': (
         'rename_observations_processor',
         'to_batch_processor',
+        *_RELATIVE_STEPS,
         'normalizer_processor',
         'pi05_prepare_state_tokenizer_processor_step',
+        'tokenizer_processor',
+        'device_processor',
+    ),
+    'pi0': (
+        'rename_observations_processor',
+        'to_batch_processor',
         'pi0_new_line_processor',
         'tokenizer_processor',
         'device_processor',
         *_RELATIVE_STEPS,
-    },
-    'policy_postprocessor.json': {'unnormalizer_processor', 'absolute_actions_processor', 'device_processor'},
+        'normalizer_processor',
+    ),
 }
+_STEPS_AFTER = ('unnormalizer_processor', 'absolute_actions_processor', 'device_processor')
 
 
 @dataclass(frozen=True)
@@ -98,20 +107,27 @@ class _Processor:
     steps: Mapping[str, _Step]
 
     @classmethod
-    def read(cls, folder: Path, name: str) -> '_Processor':
+    def read(cls, folder: Path, name: str, order: Sequence[str]) -> '_Processor':
+        """order: the steps that the file may have."""
         path = folder / name
         document, sha256 = _read_json(path)
-        steps = {}
+        steps: dict[str, _Step] = {}
         try:
             for step in document['steps']:
                 registered = step.get('registry_name')
-                if registered not in _KNOWN_STEPS[name]:
+                if registered not in order:
                     raise Error(
                         f"{path}: step '{registered or step.get('class')}' is not known; known are "
-                        f'{sorted(_KNOWN_STEPS[name])}'
+                        f'{sorted(order)}'
                     )
                 if registered in steps:
                     raise Error(f"{path}: step '{registered}' occurs twice; it can be applied once only")
+                later = [other for other in steps if order.index(other) > order.index(registered)]
+                if later and not {registered, *later} <= set(_RELATIVE_STEPS):
+                    raise Error(
+                        f"{path}: step '{registered}' comes after '{later[0]}'; only this order is "
+                        f'supported: {", ".join(order)}'
+                    )
                 steps[registered] = _Step(
                     _field(path, step, 'config', dict, {}), _field(path, step, 'state_file', str, '')
                 )
@@ -137,8 +153,8 @@ def lerobot_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
     folder = checkpoint if settings.statistics is None else Path(settings.statistics)
     path = checkpoint / 'config.json'
     document, _ = _read_json(path)
-    before = _Processor.read(folder, 'policy_preprocessor.json')
-    after = _Processor.read(folder, 'policy_postprocessor.json')
+    before = _Processor.read(folder, 'policy_preprocessor.json', _STEPS_BEFORE[config.model_type])
+    after = _Processor.read(folder, 'policy_postprocessor.json', _STEPS_AFTER)
     inputs, outputs = (_features(path, document, name) for name in ('input_features', 'output_features'))
     state_dim = _width(settings, 'state_dim', path, inputs.get(_STATE, {}))
     action_dim = _width(settings, 'action_dim', path, outputs.get(_ACTION, {}))
