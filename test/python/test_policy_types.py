@@ -72,6 +72,9 @@ def test_what_moves_an_arm_has_no_default(name):
         ({'threads': 1.5}, 'threads is 1.5'),
         ({'seed': True}, 'seed is True'),
         ({'state_limit': float('nan')}, 'state_limit is nan'),
+        ({'state_limit': 'x'}, "state_limit is 'x', needed a number > 0"),
+        ({'state_limit': True}, 'state_limit is True'),
+        ({'min_statistics_width': '0.1'}, "min_statistics_width is '0.1', needed a number >= 0"),
         ({'min_statistics_width': float('nan')}, 'min_statistics_width is nan'),
         ({'state_in_prompt': 'false'}, "state_in_prompt is 'false', needed true or false"),
         ({'adapt_to_pi': 0}, 'adapt_to_pi is 0, needed true or false'),
@@ -89,7 +92,11 @@ def test_guidance_settings():
         GuidanceSettings('cubic', 8, 10)
     with pytest.raises(Error, match='execution_horizon 0'):
         GuidanceSettings('linear', 0, 10)
+    with pytest.raises(Error, match="execution_horizon '8'"):
+        GuidanceSettings('linear', '8', 10)
+    with pytest.raises(Error, match="max_weight '10'"):
+        GuidanceSettings('linear', 8, '10')
     with pytest.raises(Error, match='max_weight nan'):
         GuidanceSettings('linear', 8, float('nan'))
-    with pytest.raises(Error, match='inf must be positive and finite'):
+    with pytest.raises(Error, match='inf must be positive'):
         GuidanceSettings('linear', 8, float('inf'))

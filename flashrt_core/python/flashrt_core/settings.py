@@ -29,10 +29,12 @@ class GuidanceSettings:
 
     def __post_init__(self) -> None:
         _check_choices(self, schedule=Schedule)
-        if self.execution_horizon < 1 or not 0 < self.max_weight < math.inf:
+        horizon, weight = self.execution_horizon, self.max_weight
+        whole = isinstance(horizon, int) and _is_number(horizon)
+        if not (whole and horizon >= 1 and _is_number(weight) and 0 < weight < math.inf):
             raise Error(
-                f'guidance: execution_horizon {self.execution_horizon} and max_weight {self.max_weight} '
-                'must be positive and finite'
+                f'guidance: execution_horizon {horizon!r} and max_weight {weight!r} must be positive and '
+                'finite, the first a whole number'
             )
 
 
@@ -118,12 +120,15 @@ class PolicySettings:
             raise Error(
                 f'policy settings: delta_mask is {self.delta_mask}, needed counts of columns such as (6, -1)'
             )
-        if not 0 <= self.min_statistics_width < math.inf:
-            raise Error(
-                f'policy settings: min_statistics_width is {self.min_statistics_width}, needed a number >= 0'
-            )
-        if self.state_limit is not None and not self.state_limit > 0:
-            raise Error(f'policy settings: state_limit is {self.state_limit}, needed a number > 0 or none')
+        width = self.min_statistics_width
+        if not (_is_number(width) and 0 <= width < math.inf):
+            raise Error(f'policy settings: min_statistics_width is {width!r}, needed a number >= 0')
+        if self.state_limit is not None and not (_is_number(self.state_limit) and self.state_limit > 0):
+            raise Error(f'policy settings: state_limit is {self.state_limit!r}, needed a number > 0 or none')
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_choices(settings: object, **choices: object) -> None:
