@@ -72,6 +72,23 @@ def test_relative_rms_by_hand():
     assert not report.passed()
 
 
+@pytest.mark.parametrize(
+    ('actual', 'expected', 'error'),
+    [
+        ([2.1], [2.0], 0.05),
+        ([-3.0, -3.0], [-4.0, -4.0], 0.25),
+        ([0.0], [0.0], 0.0),
+        ([1e-30], [0.0], np.inf),
+        ([np.nan], [2.0], np.inf),
+    ],
+)
+def test_values_without_a_deviation_are_measured_by_their_size(actual, expected, error):
+    report = Report('folder')
+    report.compare_rms('case', 'tensor', np.array(actual), np.array(expected), 0.1)
+    (item,) = report.comparisons
+    assert (item.error, item.measure) == (pytest.approx(error), 'RMS / RMS')
+
+
 def test_texts_show_where_they_part():
     report = Report('folder')
     report.compare_text('case', 'text', 'pick up', 'pick it')

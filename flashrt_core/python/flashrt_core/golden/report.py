@@ -100,12 +100,19 @@ class Report:
     def compare_rms(
         self, case: str, tensor: str, actual: NDArray, expected: NDArray, bound: float | None
     ) -> None:
-        """Root mean square error relative to the standard deviation of the saved values."""
+        """Root mean square error relative to the standard deviation of the saved values.
+
+        Values without a deviation, such as a single one, are measured by their own root mean square.
+        """
         first, second = actual.astype(np.float64), expected.astype(np.float64)
-        rms = float(np.sqrt(np.mean((first - second) ** 2)) / np.std(second))
-        rms = rms if np.isfinite(rms) else float('inf')
+        scale, measure = np.std(second), 'RMS / std'
+        if scale == 0:
+            scale, measure = _rms(second), 'RMS / RMS'
+        error = _rms(first - second)
+        relative = error / scale if scale else np.inf if error else 0.0
+        relative = relative if np.isfinite(relative) else np.inf
         self.comparisons.append(
-            Comparison(case, tensor, rms, bound, (), expected.size, 0, measure='RMS / std')
+            Comparison(case, tensor, float(relative), bound, (), expected.size, 0, measure=measure)
         )
 
     def compare_text(self, case: str, tensor: str, actual: str, expected: str) -> None:
@@ -183,6 +190,10 @@ class Report:
             },
             indent=1,
         )
+
+
+def _rms(values: NDArray[np.float64]) -> np.float64:
+    return np.sqrt(np.mean(values**2))
 
 
 def _distance(actual: NDArray, expected: NDArray) -> NDArray[np.float64]:
