@@ -44,8 +44,8 @@ _MODES: Mapping[str, Normalisation] = {
     'QUANTILE10': 'quantile10',
 }
 
-# Steps whose effect is reproduced here, in the order in which it is. Any other step or order could change what
-# the model sees, so it is refused; each step may be absent.
+# Steps whose effect is reproduced here, in the order in which it is. Any other step or order could change
+# what the model sees, so it is refused; each step may be absent.
 _RELATIVE_STEPS = ('relative_actions_processor', 'delta_actions_processor')  # two names of one step
 _STEPS_BEFORE: Mapping[str, tuple[str, ...]] = {
     'pi05': (
