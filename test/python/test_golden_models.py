@@ -4,11 +4,23 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from reference_pi05 import EMBEDDING, PROJECTOR, Case, Sizes, linear, prefix, siglip, velocity, write_folder
+from reference_pi import (
+    EMBEDDING,
+    PROJECTOR,
+    Case,
+    Sizes,
+    linear,
+    pi0_velocity,
+    prefix,
+    siglip,
+    velocity,
+    write_folder,
+)
 from safetensors.numpy import load_file
 
 from flashrt_core.errors import Error
@@ -89,6 +101,19 @@ SIZES = {
         ),
         [Case(cameras=(True, True), prompt=7, capacity=7, steps=2, seed=5)],
     ),
+    'Pi0, two kv heads, odd horizon, one layer': (
+        Sizes(horizon=5, layers=1, heads=4, kv_heads=2, head_dim=8, state_dim=9),
+        [
+            Case(cameras=(True,), prompt=5, capacity=9, steps=10, seed=6),
+            Case(cameras=(False, True, True), prompt=2, capacity=2, steps=1, seed=7),
+        ],
+    ),
+    'Pi0, as many kv heads as heads, one action, three layers': (
+        Sizes(
+            horizon=1, layers=3, heads=3, kv_heads=3, head_dim=6, expert_width=20, action_dim=3, state_dim=1
+        ),
+        [Case(cameras=(True, False), prompt=1, capacity=4, steps=3, seed=8)],
+    ),
 }
 
 
@@ -98,25 +123,38 @@ def test_the_formulas_in_float64_are_reproduced_at_other_sizes(name, tmp_path):
     write_folder(tmp_path, sizes, cases)
     report = check_folder(tmp_path)
     assert_close(report)
-    assert {item.tensor for item in report.comparisons} == BOTH | ONLY_PI05 | {'actions with memory reused'}
+    tensors = BOTH if sizes.state_dim else BOTH | ONLY_PI05
+    assert {item.tensor for item in report.comparisons} == tensors | {'actions with memory reused'}
 
 
-def test_the_formulas_in_float64_are_those_of_the_original(tmp_path):
+TINY = Sizes(
+    image=56, vision_width=48, vision_layers=3, vision_heads=4, vision_mlp=96, width=64, mlp=128,
+    expert_width=32, expert_mlp=64, layers=3, heads=4, kv_heads=1, head_dim=16, vocabulary=512,
+    action_dim=32, horizon=10,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ('folder', 'sizes'),
+    [('pi05_tiny', TINY), ('pi0_tiny', replace(TINY, expert_width=40, expert_mlp=72, state_dim=32))],
+)
+def test_the_formulas_in_float64_are_those_of_the_original(folder, sizes):
     """Closes the circle: the reference of these tests against the saved results, without the engine."""
-    weights = load_file(GOLDEN / 'pi05_tiny' / 'model.safetensors')
+    weights = load_file(GOLDEN / folder / 'model.safetensors')
     weights = {name: value.astype(np.float64) for name, value in weights.items()}
-    sizes = Sizes(
-        image=56, vision_width=48, vision_layers=3, vision_heads=4, vision_mlp=96, width=64, mlp=128,
-        expert_width=32, expert_mlp=64, layers=3, heads=4, kv_heads=1, head_dim=16, vocabulary=512,
-        action_dim=32, horizon=10,
-    )  # fmt: skip
-    case = load_file(GOLDEN / 'pi05_tiny' / 'case_01.safetensors')
-    images = [siglip(weights, sizes, image) for image in case['in.images_u8'][:2, 0]]
-    text = weights[EMBEDDING][case['in.token_ids'][0, :5]] * 8
+    case = load_file(GOLDEN / folder / 'case_01.safetensors')
+    present, valid = case['in.image_masks'][:, 0] != 0, case['in.token_mask'][0] != 0
+    images = [siglip(weights, sizes, image) for image in case['in.images_u8'][present, 0]]
+    text = weights[EMBEDDING][case['in.token_ids'][0, valid]] * 8
     cache = prefix(weights, sizes, np.concatenate([*(linear(weights, PROJECTOR, x) for x in images), text]))
     x_t = case['in.noise'][0].astype(np.float64)
     for t in case['out.time']:
-        x_t = x_t - velocity(weights, sizes, x_t, float(t), cache)[0] / 10
+        if sizes.state_dim:
+            state = case['in.state'][0].astype(np.float64)
+            v, _ = pi0_velocity(weights, sizes, x_t, state, float(t), cache)
+        else:
+            v, _ = velocity(weights, sizes, x_t, float(t), cache)
+        x_t = x_t - v / len(case['out.time'])
     assert np.abs(x_t - case['out.actions'][0]).max() < 3e-6
 
 

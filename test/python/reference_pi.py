@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""Pi0.5 in float64 NumPy, written from its formulas and from nothing else in this project.
+"""Pi0.5 and Pi0 in float64 NumPy, written from its formulas and from nothing else in this project.
 
 One loop per thing the model does, no masks: absent cameras and padding are simply not there. It also makes
 seeded weights of any size, and folders of cases in the layout that `flashrt golden` reads.
@@ -43,6 +43,7 @@ class Sizes:
     vocabulary: int = 96
     action_dim: int = 6
     horizon: int = 7
+    state_dim: int = 0  # Pi0 has a state; 0 is Pi0.5
 
     @property
     def image_tokens(self) -> int:
@@ -135,6 +136,10 @@ def projections(w: Tensors, s: Sizes, layer: str, h: Array, positions: NDArray[n
     ]
 
 
+def plain_norm(w: Tensors, name: str, x: Array) -> Array:
+    return rms(x) * (1 + w[f'{name}.weight'])
+
+
 def gated_mlp(w: Tensors, layer: str, h: Array) -> Array:
     gate, up = (linear(w, f'{layer}mlp.{part}_proj', h) for part in ('gate', 'up'))
     return linear(w, f'{layer}mlp.down_proj', gelu(gate) * up)
@@ -145,11 +150,11 @@ def prefix(w: Tensors, s: Sizes, x: Array) -> list[tuple[Array, Array]]:
     positions, cache = np.arange(len(x)), []
     for i in range(s.layers):
         layer = f'{LANGUAGE}layers.{i}.'
-        h = rms(x) * (1 + w[f'{layer}input_layernorm.weight'])
+        h = plain_norm(w, f'{layer}input_layernorm', x)
         q, k, v = projections(w, s, layer, h, positions)
         cache.append((k, v))
         x = x + linear(w, f'{layer}self_attn.o_proj', attend(q, k, v))
-        x = x + gated_mlp(w, layer, rms(x) * (1 + w[f'{layer}post_attention_layernorm.weight']))
+        x = x + gated_mlp(w, layer, plain_norm(w, f'{layer}post_attention_layernorm', x))
     return cache
 
 
@@ -191,6 +196,35 @@ def velocity(
     return linear(w, 'action_out_proj', kept['suffix_hidden']), kept
 
 
+def pi0_velocity(
+    w: Tensors, s: Sizes, x_t: Array, state: Array, t: float, cache: list[tuple[Array, Array]]
+) -> tuple[Array, dict[str, Array]]:
+    """The same for Pi0: a state token, which sees the prefix and itself, then the actions, which see all."""
+    action = linear(w, 'action_in_proj', x_t)
+    time = np.tile(time_features(s, t), (s.horizon, 1))
+    both = np.concatenate([action, time], axis=1)
+    actions = linear(w, 'action_time_mlp_out', silu(linear(w, 'action_time_mlp_in', both)))
+    token = linear(w, 'state_proj', state[None])
+    positions = cache[0][0].shape[1] + np.arange(1 + s.horizon)
+    kept = {'suffix_embeds': np.concatenate([token, actions])}
+    for i in range(s.layers):
+        layer = f'{EXPERT}layers.{i}.'
+        norm = f'{layer}input_layernorm'
+        q, k, v = projections(w, s, layer, plain_norm(w, norm, token), positions[:1])
+        seen_k, seen_v = (np.concatenate(pair, axis=1) for pair in zip(cache[i], (k, v), strict=True))
+        token = token + linear(w, f'{layer}self_attn.o_proj', attend(q, seen_k, seen_v))
+        q, k, v = projections(w, s, layer, plain_norm(w, norm, actions), positions[1:])
+        seen_k, seen_v = np.concatenate([seen_k, k], axis=1), np.concatenate([seen_v, v], axis=1)
+        actions = actions + linear(w, f'{layer}self_attn.o_proj', attend(q, seen_k, seen_v))
+        norm = f'{layer}post_attention_layernorm'
+        token = token + gated_mlp(w, layer, plain_norm(w, norm, token))
+        actions = actions + gated_mlp(w, layer, plain_norm(w, norm, actions))
+        if i == 0:
+            kept['layer0_out'] = np.concatenate([token, actions])
+    kept['suffix_hidden'] = plain_norm(w, f'{EXPERT}norm', actions)
+    return linear(w, 'action_out_proj', kept['suffix_hidden']), kept
+
+
 # ---- weights and cases
 
 
@@ -206,6 +240,12 @@ def random_weights(s: Sizes, seed: int) -> dict[str, NDArray[np.float32]]:
         add(f'{name}.weight', out, into, std=into**-0.5)
         if bias:
             add(f'{name}.bias', out, std=0.2)
+
+    def add_expert_norm(name: str) -> None:
+        if s.state_dim:
+            add(f'{EXPERT}{name}.weight', s.expert_width, std=0.3)
+        else:
+            add_linear(f'{EXPERT}{name}.dense', 3 * s.expert_width, s.expert_width, bias=True)
 
     add(f'{VISION}embeddings.patch_embedding.weight', s.vision_width, 3, s.patch, s.patch, std=0.05)
     add(f'{VISION}embeddings.patch_embedding.bias', s.vision_width, std=0.2)
@@ -237,11 +277,16 @@ def random_weights(s: Sizes, seed: int) -> dict[str, NDArray[np.float32]]:
     for i in range(s.layers):
         for norm in ('input_layernorm', 'post_attention_layernorm'):
             add(f'{LANGUAGE}layers.{i}.{norm}.weight', s.width, std=0.3)
-            add_linear(f'{EXPERT}layers.{i}.{norm}.dense', 3 * s.expert_width, s.expert_width, bias=True)
+            add_expert_norm(f'layers.{i}.{norm}')
     add(f'{LANGUAGE}norm.weight', s.width, std=0.3)
-    add_linear(f'{EXPERT}norm.dense', 3 * s.expert_width, s.expert_width, bias=True)
-    add_linear('time_mlp_in', s.expert_width, s.expert_width, bias=True)
-    add_linear('time_mlp_out', s.expert_width, s.expert_width, bias=True)
+    add_expert_norm('norm')
+    if s.state_dim:
+        add_linear('state_proj', s.expert_width, s.state_dim, bias=True)
+        add_linear('action_time_mlp_in', s.expert_width, 2 * s.expert_width, bias=True)
+        add_linear('action_time_mlp_out', s.expert_width, s.expert_width, bias=True)
+    else:
+        add_linear('time_mlp_in', s.expert_width, s.expert_width, bias=True)
+        add_linear('time_mlp_out', s.expert_width, s.expert_width, bias=True)
     add_linear('action_in_proj', s.expert_width, s.action_dim, bias=True)
     add_linear('action_out_proj', s.action_dim, s.expert_width, bias=True)
     return w
@@ -257,7 +302,7 @@ def config(s: Sizes) -> dict:
         'activation': 'gelu_tanh',
     }
     return {
-        'model_type': 'pi05',
+        'model_type': 'pi0' if s.state_dim else 'pi05',
         'vision': {
             'image_size': s.image,
             'patch_size': s.patch,
@@ -283,13 +328,14 @@ def config(s: Sizes) -> dict:
             'hidden_size': s.expert_width,
             'intermediate_size': s.expert_mlp,
             **attention,
-            'ada_rms': True,
+            'ada_rms': not s.state_dim,
         },
         'action': {
             'action_dim': s.action_dim,
             'action_horizon': s.horizon,
             'time_embedding_min_period': 0.004,
             'time_embedding_max_period': 4.0,
+            **({'state_dim': s.state_dim} if s.state_dim else {}),
         },
     }
 
@@ -305,6 +351,19 @@ class Case:
     seed: int
 
 
+def styles(w: Tensors, s: Sizes, times: NDArray[np.float32]) -> dict[str, Array]:
+    """What Pi0.5 makes of the times, [steps, ...] each."""
+    conditions = np.stack([condition(w, s, float(t)) for t in times])
+    norms = {
+        'mod_first_attn': 'layers.0.input_layernorm',
+        'mod_last_mlp': f'layers.{s.layers - 1}.post_attention_layernorm',
+        'mod_final': 'norm',
+    }
+    return {'time_cond': conditions} | {
+        name: linear(w, f'{EXPERT}{norm}.dense', conditions) for name, norm in norms.items()
+    }
+
+
 def run_case(w: Tensors, s: Sizes, case: Case) -> dict[str, NDArray]:
     """Inputs drawn from the seed, and all outputs, in the layout of a case file."""
     rng = np.random.default_rng(case.seed)
@@ -315,6 +374,7 @@ def run_case(w: Tensors, s: Sizes, case: Case) -> dict[str, NDArray]:
     tokens[: case.prompt] = rng.integers(0, s.vocabulary, case.prompt)
     token_mask = np.arange(case.capacity) < case.prompt
     noise = rng.standard_normal((s.horizon, s.action_dim), np.float32)
+    state = rng.standard_normal(s.state_dim, np.float32)
 
     vision = np.stack([siglip(w, s, image) for image in images])
     image_tokens = linear(w, PROJECTOR, vision)
@@ -330,16 +390,15 @@ def run_case(w: Tensors, s: Sizes, case: Case) -> dict[str, NDArray]:
         return full
 
     times = np.add.accumulate(np.array([1] + [-1 / case.steps] * (case.steps - 1), np.float32))
-    conditions = np.stack([condition(w, s, float(t)) for t in times])
     x_t, velocities, kept = [noise.astype(np.float64)], [], []
     for t in times:
-        v, on_the_way = velocity(w, s, x_t[-1], float(t), cache)
+        if s.state_dim:
+            v, on_the_way = pi0_velocity(w, s, x_t[-1], state.astype(np.float64), float(t), cache)
+        else:
+            v, on_the_way = velocity(w, s, x_t[-1], float(t), cache)
         velocities.append(v)
         kept.append(on_the_way)
         x_t.append(x_t[-1] - v / case.steps)
-
-    def styles(norm: str) -> Array:
-        return linear(w, f'{EXPERT}{norm}.dense', conditions)
 
     last = s.layers - 1
     outputs = {
@@ -353,16 +412,13 @@ def run_case(w: Tensors, s: Sizes, case: Case) -> dict[str, NDArray]:
         'prefix_v.last': spread(cache[last][1]),
         'time': times,
         'time_sincos': np.stack([time_features(s, float(t)) for t in times]),
-        'time_cond': conditions,
-        'mod_first_attn': styles('layers.0.input_layernorm'),
-        'mod_last_mlp': styles(f'layers.{last}.post_attention_layernorm'),
-        'mod_final': styles('norm'),
         'suffix_embeds': np.stack([step['suffix_embeds'] for step in kept])[:, None],
         'layer0_out': kept[0]['layer0_out'][None],
         'suffix_hidden': np.stack([step['suffix_hidden'] for step in kept])[:, None],
         'x_t': np.stack(x_t)[:, None],
         'v_t': np.stack(velocities)[:, None],
         'actions': x_t[-1][None],
+        **({} if s.state_dim else styles(w, s, times)),
     }
     return {
         'in.images_u8': images[:, None],
@@ -371,10 +427,13 @@ def run_case(w: Tensors, s: Sizes, case: Case) -> dict[str, NDArray]:
         'in.token_mask': token_mask.astype(np.uint8)[None],
         'in.noise': noise[None],
         'in.num_steps': np.array([case.steps], np.int32),
+        **({'in.state': state[None]} if s.state_dim else {}),
         **{f'out.{name}': value.astype(np.float32) for name, value in outputs.items()},
         'out.prefix_mask': valid.astype(np.uint8)[None],
         'out.prefix_position_ids': (np.cumsum(valid) - 1).astype(np.int32)[None],
-        'out.suffix_position_ids': (valid.sum() + np.arange(s.horizon)).astype(np.int32)[None],
+        'out.suffix_position_ids': (valid.sum() + np.arange(s.horizon + bool(s.state_dim))).astype(np.int32)[
+            None
+        ],
     }
 
 
