@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """Runs the policy node as its own process and drives it through its services, as an operator would."""
 
+import json
 import os
 import signal
 import subprocess
@@ -51,8 +52,8 @@ class NodeProcess:
         values = {'use_sim_time': simulated_time} | dict(overrides)
         self._command = [*command, '--ros-args', '--params-file', os.fspath(params)]
         for key, value in values.items():
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            self._command += ['-p', f'{key}:={text}']
+            # ROS reads the value as YAML, of which JSON is a part: a text stays a text, whatever is in it.
+            self._command += ['-p', f'{key}:={json.dumps(value, ensure_ascii=False)}']
 
     def __enter__(self) -> Self:
         time.sleep(_LOOK_AROUND_S)

@@ -22,6 +22,7 @@ from rosbags.typesys import Stores, get_typestore
 from flashrt_core.errors import Error
 from flashrt_ros.bag import BagError
 from flashrt_ros.bag_player import restamp
+from flashrt_ros.node_process import NodeProcess
 from flashrt_ros.replay_live import _Witness, replay_live
 from flashrt_ros.report import Report
 
@@ -202,6 +203,30 @@ def test_chunks_that_did_not_arrive_are_counted_run_by_run(ids: list[int], gaps:
     witness = _Witness.__new__(_Witness)
     witness.chunks = [SimpleNamespace(chunk_id=number) for number in ids]
     assert witness.gaps() == gaps
+
+
+def test_overrides_reach_the_node_with_their_types(ros, tmp_path):
+    """As YAML reads them, 'a: b' is a mapping, '#' begins a comment, and 'off' is a boolean."""
+    from rclpy.node import Node
+
+    overrides = {
+        'a_path': '/data/a: b #1/[x]', 'quotes': 'it\'s "so" \\ größer', 'word': 'off', 'number_text': '12',
+        'flag': True, 'number': 10.0, 'small': 1e-05, 'count': 3, 'names': ['x y', 'on'],
+        'numbers': [1.0, 2.5],
+    }  # fmt: skip
+    client = SimpleNamespace(create_client=lambda *_: None)
+    process = NodeProcess(
+        client, '/policy', PARAMS, tmp_path / 'log', simulated_time=False, overrides=overrides
+    )
+    arguments = process._command[process._command.index('--ros-args') :]
+    node = Node(
+        'policy',
+        context=ros.context,
+        cli_args=arguments,
+        automatically_declare_parameters_from_overrides=True,
+    )
+    ros.add(node)
+    assert {name: node.get_parameter(name).value for name in overrides} == overrides
 
 
 def test_interrupt_ends_the_node(tmp_path):
