@@ -27,6 +27,11 @@ Warn = Callable[[str], None]
 _SUFFIXES = ('.db3', '.mcap')
 _MAX_METADATA_BYTES = 16 << 20
 _MAX_MESSAGE_BYTES = 256 << 20
+# What a packed file may unpack to: raw pictures of still scenes shrink tenfold to fiftyfold, a file that was
+# made to fill the disk a thousandfold and more. Small files may be anything.
+_MAX_UNPACKED_RATIO = 200
+_SMALL_UNPACKED_BYTES = 1 << 30
+_UNPACK_STEP_BYTES = 1 << 20
 
 
 class BagError(ValueError):
@@ -140,9 +145,19 @@ class Bag:
     def _unpack(self, file: Path) -> Path:
         folder = self._stack.enter_context(tempfile.TemporaryDirectory())
         plain = Path(folder) / file.stem
+        packed_bytes, unpacked_bytes = file.stat().st_size, 0
+        limit = max(_SMALL_UNPACKED_BYTES, _MAX_UNPACKED_RATIO * packed_bytes)
         try:
             with file.open('rb') as packed, plain.open('wb') as out:
-                zstandard.ZstdDecompressor().copy_stream(packed, out)
+                reader = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+                while part := reader.read(_UNPACK_STEP_BYTES):
+                    unpacked_bytes += len(part)
+                    if unpacked_bytes > limit:
+                        raise BagError(
+                            f'{file} has {packed_bytes} bytes and unpacks to more than {limit}; if that is '
+                            'right, unpack it with `zstd -d` and replay the result'
+                        )
+                    out.write(part)
         except zstandard.ZstdError as error:
             raise BagError(f'{file} cannot be unpacked: {error}') from None
         return plain

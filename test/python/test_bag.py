@@ -180,6 +180,25 @@ def test_damaged_packed_file_is_refused_by_name(tmp_path):
         read(tmp_path / 'bag')
 
 
+def test_packed_file_that_would_fill_the_disk_is_refused_by_name(tmp_path, monkeypatch):
+    write(tmp_path / 'bag', [1, 2], StoragePlugin.SQLITE3, CompressionMode.FILE)
+    [file] = (tmp_path / 'bag').glob('*.zstd')
+    file.write_bytes(zstandard.ZstdCompressor().compress(bytes(50_000_000)))
+    monkeypatch.setattr('flashrt_ros.bag._SMALL_UNPACKED_BYTES', 1_000_000)
+    with pytest.raises(BagError, match=r'\.zstd has \d+ bytes and unpacks to more than 1000000'):
+        read(tmp_path / 'bag')
+
+
+def test_packed_file_of_several_frames_is_read_whole(tmp_path):
+    write(tmp_path / 'bag', [1, 2], StoragePlugin.SQLITE3, CompressionMode.FILE)
+    [file] = (tmp_path / 'bag').glob('*.zstd')
+    with zstandard.open(file) as packed:
+        content = packed.read()
+    compress = zstandard.ZstdCompressor().compress
+    file.write_bytes(compress(content[:5000]) + compress(content[5000:]))
+    assert texts(read(tmp_path / 'bag')[0]) == ['0', '1']
+
+
 def test_r28_unknown_type_costs_its_topic_and_one_warning():
     warnings: list[str] = []
     with Bag(BAGS / 'unknown_type', warnings.append) as bag:
