@@ -92,6 +92,11 @@ class Report:
         return int(self.play.get('underruns', 0))
 
     @property
+    def latency_samples(self) -> int:
+        """Chunks that the latencies are based on; the node keeps the newest ones only."""
+        return max((stage.count for stage in self.stages.values()), default=0)
+
+    @property
     def missing(self) -> list[str]:
         """Each stream with messages that are missing without a reason, in words."""
         return [
@@ -114,6 +119,7 @@ class Report:
         values = asdict(self) | {
             'deadline_misses': self.deadline_misses,
             'is_within_budget': self.is_within_budget,
+            'latency_samples': self.latency_samples,
             'environment': _environment(),
         }
         for name, counts in self.streams.items():
@@ -139,6 +145,10 @@ class Report:
             f'from {self.messages} messages; {self.deadline_misses} deadline misses, '
             f'the longest {longest_s:.2f} s'
         )
+        if self.latency_samples < len(self.chunks):
+            console.print(
+                f'the latencies are those of the last {self.latency_samples} of {len(self.chunks)} chunks'
+            )
         if self.budget_ms is not None:
             word = 'within' if self.is_within_budget else '[bold red]OVER[/]'
             console.print(f'{word} the budget: p99 of {self.gated_stage} at most {self.budget_ms:g} ms')
