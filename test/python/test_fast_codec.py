@@ -91,6 +91,51 @@ def test_error_of_a_round_trip_is_bounded_by_the_quantisation(codec, values):
     assert np.linalg.norm(error, axis=0).max() <= np.sqrt(10) * 0.5 / codec.scale + 1e-9
 
 
+def tiny(**sizes) -> FastCodec:
+    return FastCodec(TINY, **({'scale': 1, 'min_token': 0, 'horizon': 1, 'action_dim': 1} | sizes))
+
+
+@pytest.mark.parametrize(
+    ('value', 'min_token', 'text'),
+    [
+        (99, 0, "'c' is none of the 4 pieces of the vocabulary"),
+        (0x110000, 0, 'a quantised value of 1114112 is no character'),
+        (0xD800, 0, 'a quantised value of 55296 is no character'),
+        (1e300, 0, 'is no character'),
+        (np.nan, 0, 'a quantised value of nan is no character'),
+        (0, -(1 << 31), 'a quantised value of 2147483648 is no character'),
+    ],
+)
+def test_actions_without_codes_are_refused(value, min_token, text):
+    with pytest.raises(Error, match=text):
+        tiny(min_token=min_token).encode(np.array([[value]], np.float64))
+
+
+def test_actions_of_another_shape_are_refused():
+    with pytest.raises(Error, match=r'actions have shape \[2, 1\], needed \[1, 1\]'):
+        tiny().encode(np.zeros((2, 1)))
+
+
+@pytest.mark.parametrize('sizes', [{'scale': 0}, {'scale': np.inf}, {'horizon': 0}, {'action_dim': 0}])
+def test_sizes_that_hold_nothing_are_refused(sizes):
+    with pytest.raises(Error, match='must be positive and finite'):
+        tiny(**sizes)
+
+
+@pytest.mark.parametrize('code', [-1, 584, 1 << 40])
+def test_codes_without_a_token_are_refused(code, golden):
+    tokenizer = Tokenizer(golden / 'pi_tokenizer' / 'tiny_spm.model')
+    with pytest.raises(Error, match=rf'code {code} is no token of .*, which has room for 0 to 583'):
+        action_postfix(tokenizer, [0, code])
+
+
+def test_a_vocabulary_of_texts_is_refused(tmp_path):
+    path = tmp_path / 'tokenizer.json'
+    path.write_text(json.dumps({'model': {'merges': [], 'vocab': {'a': '0'}}}))
+    with pytest.raises(Error, match=r"tokenizer\.json holds no byte-pair codes .*code of 'a' is '0'"):
+        BytePairCodes.read(path)
+
+
 def test_refuses_other_files(tmp_path):
     path = tmp_path / 'tokenizer.json'
     path.write_text('{"model": {}}')

@@ -3,6 +3,7 @@
 """FAST action codec: a chunk as a short list of codes, by cosine transform and byte-pair encoding."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from flashrt_core.tokenizer import Tokenizer
 _WORDS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
 _SKIPPED_IDS = 128  # the last ids of the vocabulary (<seg...>) hold no codes
+_SURROGATES = range(0xD800, 0xE000)  # halves of pairs: no text has one alone
 _PREAMBLE, _END = 'Action: ', '|'
 
 
@@ -49,7 +51,11 @@ class BytePairCodes:
                 tuple(merge.split(' ')) if isinstance(merge, str) else tuple(merge)
                 for merge in model['merges']
             ]
-            return cls(dict(model['vocab']), {pair: rank for rank, pair in enumerate(pairs)})
+            ids = dict(model['vocab'])
+            for piece, code in ids.items():
+                if not isinstance(piece, str) or type(code) is not int:
+                    raise ValueError(f'the code of {piece!r} is {code!r}, needed a whole number')
+            return cls(ids, {pair: rank for rank, pair in enumerate(pairs)})
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
             raise Error(
                 f'FAST codec: {path} holds no byte-pair codes ({type(fault).__name__}: {fault})'
@@ -69,6 +75,12 @@ class BytePairCodes:
                 if best not in self.ranks:
                     break
                 pieces = _merged(pieces, best)
+            unknown = [piece for piece in pieces if piece not in self.ids]
+            if unknown:
+                raise Error(
+                    f'FAST codec: {unknown[0]!r} is none of the {len(self.ids)} pieces of the vocabulary; '
+                    'the actions need codes that it does not have'
+                )
             codes += [self.ids[piece] for piece in pieces]
         return codes
 
@@ -90,6 +102,16 @@ def _merged(pieces: list[str], pair: tuple[str, str]) -> list[str]:
     return result
 
 
+def _character(number: float) -> str:
+    """The codec writes numbers as the characters of a text."""
+    if not number <= sys.maxunicode or int(number) in _SURROGATES:
+        raise Error(
+            f'FAST codec: a quantised value of {number:.0f} is no character of Unicode; the actions are not '
+            'normalised, or scale and min_token are not those of the codec'
+        )
+    return chr(int(number))
+
+
 @dataclass(frozen=True, eq=False)
 class FastCodec:
     """Actions [horizon, action_dim], normalised, to codes and back."""
@@ -108,10 +130,21 @@ class FastCodec:
         matrix[0] = np.sqrt(1 / self.horizon)
         return matrix
 
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < np.inf or self.horizon < 1 or self.action_dim < 1:
+            raise Error(
+                f'FAST codec: scale {self.scale}, horizon {self.horizon} and action_dim {self.action_dim} '
+                'must be positive and finite'
+            )
+
     def encode(self, actions: NDArray) -> list[int]:
-        quantised = np.rint(self.scale * (self._cosines @ actions)).astype(int)
-        text = ''.join(chr(value) for value in np.maximum(quantised - self.min_token, 0).ravel().tolist())
-        return self.codes.encode(text)
+        if actions.shape != (self.horizon, self.action_dim):
+            raise Error(
+                f'FAST codec: actions have shape {list(actions.shape)}, needed '
+                f'[{self.horizon}, {self.action_dim}]'
+            )
+        numbers = np.maximum(np.rint(self.scale * (self._cosines @ actions)) - self.min_token, 0)
+        return self.codes.encode(''.join(_character(number) for number in numbers.ravel().tolist()))
 
     def decode(self, codes: Sequence[int]) -> NDArray[np.float64]:
         """Codes that do not hold horizon x action_dim numbers decode to zeros, as in the original."""
@@ -128,6 +161,12 @@ def code_to_token(code: int, vocab_size: int) -> int:
 
 def action_postfix(tokenizer: Tokenizer, codes: Sequence[int]) -> list[int]:
     """What a Pi0-FAST model of openpi writes: "Action: ", the codes, "|" and the end token."""
+    last = code_to_token(0, tokenizer.vocab_size)  # as many codes as tokens before it
+    for code in codes:
+        if not 0 <= code <= last:
+            raise Error(
+                f'FAST codec: code {code} is no token of {tokenizer.path}, which has room for 0 to {last}'
+            )
     tokens = [code_to_token(code, tokenizer.vocab_size) for code in codes]
     return [*tokenizer.encode(_PREAMBLE), *tokens, *tokenizer.encode(_END), tokenizer.eos]
 
