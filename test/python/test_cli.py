@@ -122,6 +122,14 @@ def test_a_fault_of_the_program_is_not_hidden(flashrt, monkeypatch):
         main(['golden', 'folder'])
 
 
+def test_a_document_with_other_fields_is_refused_input(flashrt, tmp_path):
+    (tmp_path / 'cases.json').write_text('{"a": 5}')
+    (tmp_path / 'prefix_weights.json').write_text('[]')
+    code, _, errors = flashrt('golden', tmp_path)
+    assert code == 2
+    assert errors == f"error: {tmp_path}/cases.json: field 'a' is 5, needed an object\n"
+
+
 def test_errors_of_the_core_are_one_family():
     assert issubclass(ModelNotSupportedError, Error)
 

@@ -24,6 +24,10 @@ def test_the_largest_error_and_its_place():
     assert not compare([1.0], [1.25], 0.125).passed
 
 
+def test_the_largest_of_errors_where_all_should_be_equal():
+    assert compare([9.0, 4e9, 10.0], [0.0, 0.0, 0.0]).where == (1,)
+
+
 def test_only_valid_slots_count():
     item = compare([[1.0, 1.0], [9.0, 9.0]], np.ones((2, 2)), 0.0, np.array([True, False]))
     assert (item.error, item.compared, item.excluded, item.passed) == (0.0, 2, 2, True)

@@ -4,25 +4,27 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_core.engine import native_core
 from flashrt_core.golden import bounds
-from flashrt_core.golden.files import data_files, find, read_json
+from flashrt_core.golden.fields import Fields, read_object
+from flashrt_core.golden.files import data_files, file_in, find
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.report import Gap, Report
 from flashrt_core.pipeline import Unnormalise
 from flashrt_core.platforms import OPENPI_SLOTS, ROBOTS
 from flashrt_core.policy import FlashPolicy, load_policy
-from flashrt_core.settings import PolicySettings
+from flashrt_core.settings import Platform, PolicySettings
 from flashrt_core.statistics import read_norm_stats
 from flashrt_core.tensor_file import TensorFile
 from flashrt_core.tokenizer import pad_tokens
 from flashrt_core.types import ActionChunk, Observation
 
+MOST_COLUMNS = 1 << 10  # of a state or actions
 _IMAGE_PREFIX, _CASE_IMAGE = 'observation.', 'in.image.'
 
 
@@ -67,12 +69,13 @@ class _RecordedEngine:
 def check_end_to_end(folder: Path, options: RunOptions, report: Report) -> None:
     """One policy per case of cases.json."""
     options.check_recipe('f32')
-    cases = read_json(folder / 'cases.json')
-    for name, case in cases.items():
-        if not (folder / f'{name}.safetensors').is_file():
+    cases = read_object(folder / 'cases.json')
+    for name, case in cases.members().items():
+        path = file_in(folder, f'{name}.safetensors', cases.place)
+        if not path.is_file():
             report.gaps.append(Gap('cases.json', name, 'listed, but there is no such file'))
             continue
-        file = TensorFile(folder / f'{name}.safetensors')
+        file = TensorFile(path)
         _check_policy(name, case, folder, file, options, report)
         report.add_unused(name, file.unused())
     known = {f'{name}.safetensors' for name in cases} | {f'{name}.norm_stats.json' for name in cases}
@@ -83,24 +86,27 @@ def check_end_to_end(folder: Path, options: RunOptions, report: Report) -> None:
 
 
 def _settings(
-    case: dict, statistics: Path, cameras: tuple[str, ...], folder: Path, options: RunOptions
+    case: Fields, statistics: Path, cameras: tuple[str, ...], folder: Path, options: RunOptions
 ) -> PolicySettings:
+    platform = cast(Platform, case.choice('platform', ROBOTS))
     return PolicySettings(
-        checkpoint=find(Path(case['model']), folder, options.model),
-        tokenizer=find(Path(case['tokenizer']), folder, options.model),
+        checkpoint=find(case, 'model', folder, options.model),
+        tokenizer=find(case, 'tokenizer', folder, options.model),
         origin='openpi',
-        platform=case['platform'],
+        platform=platform,
         cameras=cameras,
         resize='openpi',
         fit='letterbox',
-        state_in_prompt=case['discrete_state_input'],
-        actions=ROBOTS[case['platform']].actions[0],  # for the caller; the numbers do not depend on it
+        state_in_prompt=case.flag('discrete_state_input'),
+        actions=ROBOTS[platform].actions[0],  # for the caller; the numbers do not depend on it
         statistics=statistics,
-        normalisation='quantile' if case['use_quantile_norm'] else 'zscore',
-        delta_mask=tuple(case['delta_mask'] or ()),
-        adapt_to_pi=case['adapt_to_pi'],
-        prompt_capacity=case['max_token_len'],
-        steps=case['num_steps'],
+        normalisation='quantile' if case.flag('use_quantile_norm') else 'zscore',
+        delta_mask=tuple(case.integers('delta_mask', -MOST_COLUMNS, MOST_COLUMNS))
+        if case.has('delta_mask')
+        else (),
+        adapt_to_pi=case.flag('adapt_to_pi') if case.has('adapt_to_pi') else None,
+        prompt_capacity=case.integer('max_token_len', 1),
+        steps=case.integer('num_steps', 1),
         allow_degenerate_statistics=True,
         backend=options.backend,
         threads=options.threads,
@@ -108,7 +114,7 @@ def _settings(
 
 
 def _check_policy(
-    name: str, case: dict, folder: Path, file: TensorFile, options: RunOptions, report: Report
+    name: str, case: Fields, folder: Path, file: TensorFile, options: RunOptions, report: Report
 ) -> None:
     images = {}
     for tensor in file.names():
@@ -122,7 +128,7 @@ def _check_policy(
     recorder = _Recorder()
     policy = load_policy(settings, recorder)
     observation = Observation(
-        images=images, state=file.take('in.state', 1), prompt_id=policy.set_prompt(case['prompt'])
+        images=images, state=file.take('in.state', 1), prompt_id=policy.set_prompt(case.text('prompt'))
     )
     chunk = policy.infer(observation, noise=file.take('in.noise', 2))
     (inputs,) = recorder.inputs

@@ -1,36 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""Reads the JSON files of a golden folder, and finds the files that they refer to."""
+"""Finds the files of a golden folder, and those that its documents name.
 
-import json
+A name in a document is that of a file in the same folder. Only models and tokenizers lie elsewhere: in the
+golden folder, in a folder beside it, or where the user says. Nothing leads out of there.
+"""
+
 from pathlib import Path
-from typing import Any, NoReturn
 
 from flashrt_core.errors import Error
+from flashrt_core.golden.fields import Fields
 
-
-class Fields(dict):
-    """A JSON object that names its file when a field is missing."""
-
-    def __init__(self, path: Path, fields: dict) -> None:
-        super().__init__(fields)
-        self._path = path
-
-    def __missing__(self, name: str) -> NoReturn:
-        raise Error(f"{self._path}: field '{name}' is missing beside {sorted(self)}")
-
-
-def read_json(path: Path, kind: type = dict) -> Any:
-    """The document, an object unless told otherwise; objects in it are Fields."""
-    try:
-        document = json.loads(
-            path.read_text(encoding='utf-8'), object_hook=lambda fields: Fields(path, fields)
-        )
-    except (OSError, ValueError, RecursionError) as fault:
-        raise Error(f'{path} cannot be read ({type(fault).__name__}: {fault})') from fault
-    if not isinstance(document, kind):
-        raise Error(f'{path} holds a {type(document).__name__}, needed a {kind.__name__}')
-    return document
+_LONGEST_NAME = 255  # bytes that file systems take
 
 
 def data_files(folder: Path) -> list[Path]:
@@ -51,14 +32,33 @@ def only(folder: Path, pattern: str, what: str) -> Path:
     return found[0]
 
 
-def find(name: Path, folder: Path, given: Path | None) -> Path:
-    """A model folder or tokenizer that a case names.
+def _is_name(part: str) -> bool:
+    return part not in ('', '.', '..') and not {'/', '\0'} & set(part) and len(part.encode()) <= _LONGEST_NAME
 
-    It lies beside the golden folder, or, where the user gives a folder, is that one, in it or beside it.
+
+def file_in(folder: Path, name: str, place: str) -> Path:
+    """The file of this name in the folder; place: who names it."""
+    if not _is_name(name):
+        raise Error(f'{place}: {name!r} is not the name of a file in {folder}; it must hold no path')
+    return folder / name
+
+
+def find(case: Fields, field: str, folder: Path, given: Path | None) -> Path:
+    """The model folder or tokenizer that a case names.
+
+    It lies in the golden folder or in one beside it. Where the user gives a folder, it is that one,
+    lies in it or in one beside it.
     """
+    name = case.text(field)
+    parts = name.split('/')
+    if not all(map(_is_name, parts)):
+        raise Error(
+            f"{case.place}: field '{field}' is {name!r}, needed 'folder' or 'folder/file' as "
+            f"seen from the parent of {folder}, without '..'"
+        )
     places = [folder.resolve().parent] if given is None else [given.resolve(), given.resolve().parent]
-    candidates = [place / name for place in places]
-    if given is not None and given.resolve().name == name.name:
+    candidates = [place.joinpath(*parts) for place in places]
+    if given is not None and given.resolve().name == parts[-1]:
         candidates.insert(0, given.resolve())
     for candidate in candidates:
         if candidate.exists():

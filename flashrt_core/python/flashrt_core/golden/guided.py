@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from flashrt_core.engine import native_core
 from flashrt_core.errors import Error
 from flashrt_core.golden import bounds
-from flashrt_core.golden.files import data_files, find, read_json
+from flashrt_core.golden.fields import Fields, read_object, read_objects
+from flashrt_core.golden.files import data_files, file_in, find
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.report import Gap, Report
 from flashrt_core.golden.runs import Run, run_sample
@@ -24,6 +25,8 @@ from flashrt_core.tensor_file import TensorFile
 
 if TYPE_CHECKING:
     from flashrt_core._core import Guidance
+
+MOST_ROWS = 1 << 16  # of a chunk
 
 # Executing chunks is not part of this version; the files are listed as not covered.
 NOT_COVERED = {
@@ -37,13 +40,13 @@ def check_guided(folder: Path, options: RunOptions, report: Report) -> None:
     """Guided and committed chunks of cases.json, the weight vectors, and what is not covered."""
     options.check_recipe('f32')
     programs: dict[Path, Programs] = {}
-    cases = read_json(folder / 'cases.json')
-    for name, case in cases.items():
-        model = find(Path(case['model']), folder, options.model)
+    cases = read_object(folder / 'cases.json')
+    for name, case in cases.members().items():
+        model = find(case, 'model', folder, options.model)
         if model not in programs:
             programs[model] = options.programs(model)
-        file = TensorFile(folder / f'{name}.safetensors')
-        samples = samples_in(TensorFile(model / case['inputs']))
+        file = TensorFile(file_in(folder, f'{name}.safetensors', cases.place))
+        samples = samples_in(TensorFile(file_in(model, case.text('inputs'), case.place)))
         _check_chunk(name, case, file, samples, programs[model], report)
         report.add_unused(name, file.unused())
     known = {f'{name}.safetensors' for name in cases} | {'cases.json'}
@@ -77,8 +80,9 @@ class _Chunk:
 
 
 def _check_chunk(
-    name: str, case: dict, file: TensorFile, samples: list[Sample], programs: Programs, report: Report
+    name: str, case: Fields, file: TensorFile, samples: list[Sample], programs: Programs, report: Report
 ) -> None:
+    mode = case.choice('mode', ('guided', 'trained'))
     times = file.take('out.time')
     times = times if times.ndim == 1 else times[:, 0, -1]  # committed rows come first, at time 0
     steps = int(file.take('in.num_steps', 1)[0])
@@ -87,33 +91,38 @@ def _check_chunk(
         label = name if len(samples) == 1 else f'{name}[{item}]'
         key = replace(ProgramKey.of(sample, tuple(times.tolist())), steps=steps, guided=True)
         previous = given if given is None or given.ndim == 2 else given[item]
-        chunk = None if previous is None else _chunk(case, sample, previous, times)
+        chunk = None if previous is None else _chunk(case, mode, sample, previous, times)
         values = ['denoise.velocity']
-        if case['mode'] == 'trained':
+        if mode == 'trained':
             values.append('styles.time_out')
         guidance = None if chunk is None else chunk.guidance()
         run = run_sample(programs, key, sample, values, report, label, guidance)
-        check = _check_trained if case['mode'] == 'trained' else _check_guided
+        check = _check_trained if mode == 'trained' else _check_guided
         check(label, run, chunk, file, item, report)
     for tensor in sorted(_BATCH_AXES.keys() & set(file.names()) - set(file.unused())):
         report.add_more_items(name, tensor, file.take(tensor), _BATCH_AXES[tensor], len(samples))
 
 
-def _chunk(case: dict, sample: Sample, previous: NDArray[np.float32], times: NDArray[np.float32]) -> _Chunk:
+def _chunk(
+    case: Fields, mode: str, sample: Sample, previous: NDArray[np.float32], times: NDArray[np.float32]
+) -> _Chunk:
     horizon = len(sample.noise)
     padded = np.zeros_like(sample.noise)
     padded[: len(previous), : previous.shape[1]] = previous[:horizon]
-    if case['mode'] == 'trained':
+    delay = case.integer('inference_delay')
+    if mode == 'trained':
         nothing = np.zeros(horizon, np.float32), np.zeros(len(times), np.float32)
-        return _Chunk(padded, *nothing, case['inference_delay'])
+        return _Chunk(padded, *nothing, delay)
     weights = prefix_weights(
-        _schedule(case), case['inference_delay'], case['execution_horizon'], len(previous), horizon
+        _schedule(case), delay, case.integer('execution_horizon'), len(previous), horizon
     )
-    return _Chunk(padded, weights, guidance_scale(times, case['max_guidance_weight']), 0)
+    return _Chunk(padded, weights, guidance_scale(times, case.number('max_guidance_weight')), 0)
 
 
-def _schedule(case: dict) -> Schedule:
-    return cast(Schedule, case['schedule'].lower())
+def _schedule(case: Fields) -> Schedule:
+    """Saved in the capitals of lerobot."""
+    known = [schedule.upper() for schedule in get_args(Schedule)]
+    return cast(Schedule, case.choice('schedule', known).lower())
 
 
 def _check_guided(
@@ -161,11 +170,11 @@ def _check_trained(
 
 def _check_weights(folder: Path, report: Report) -> None:
     file = TensorFile(folder / 'prefix_weights.safetensors')
-    for entry in read_json(folder / 'prefix_weights.json', list):
-        chunk = entry['chunk']
-        weights = prefix_weights(
-            _schedule(entry), entry['inference_delay'], entry['execution_horizon'], chunk, chunk
-        )
-        saved = file.take(entry['tensor'], 1)
-        report.compare(entry['tensor'], 'prefix weights', weights, saved, bounds.NORMALISED)
+    for entry in read_objects(folder / 'prefix_weights.json'):
+        tensor = entry.text('tensor')
+        saved = file.take(tensor, 1)
+        chunk = entry.integer('chunk', most=MOST_ROWS)
+        delay, horizon = entry.integer('inference_delay'), entry.integer('execution_horizon')
+        weights = prefix_weights(_schedule(entry), delay, horizon, chunk, chunk)
+        report.compare(tensor, 'prefix weights', weights, saved, bounds.NORMALISED)
     report.add_unused('prefix_weights', file.unused())

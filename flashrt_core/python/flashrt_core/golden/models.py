@@ -8,7 +8,8 @@ import numpy as np
 
 from flashrt_core.errors import Error
 from flashrt_core.golden import bounds
-from flashrt_core.golden.files import data_files, read_json
+from flashrt_core.golden.fields import read_object
+from flashrt_core.golden.files import data_files
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.outputs import OUTPUTS, Output
 from flashrt_core.golden.report import Gap, Report
@@ -53,7 +54,7 @@ def _check_holds(folder: Path, *names: str) -> None:
 def _check_list(folder: Path, found: set[str], report: Report) -> None:
     """Cases that the folder lists but does not hold."""
     if (folder / 'cases.json').is_file():
-        for name in sorted(set(read_json(folder / 'cases.json')) - found):
+        for name in sorted(set(read_object(folder / 'cases.json')) - found):
             report.gaps.append(Gap('cases.json', name, 'listed, but there is no such file'))
 
 

@@ -5,13 +5,15 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flashrt_core.errors import Error
 from flashrt_core.golden import bounds
-from flashrt_core.golden.files import data_files, read_json
+from flashrt_core.golden.fields import read_object, read_objects
+from flashrt_core.golden.files import data_files
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.report import Gap, Report
 from flashrt_core.normalise import make_scaler
@@ -23,6 +25,9 @@ from flashrt_core.resize import Resize, float_to_bytes, letterbox
 from flashrt_core.settings import Normalisation, Origin
 from flashrt_core.statistics import Statistics, read_norm_stats
 from flashrt_core.tensor_file import TensorFile
+
+MOST_PIXELS = 1 << 13  # of one side of a picture
+MOST_COLUMNS = 1 << 10  # of a state or actions
 
 
 def check_preprocess(folder: Path, options: RunOptions, report: Report) -> None:
@@ -80,13 +85,14 @@ def _check_resized(file: TensorFile, report: Report) -> None:
 
 
 def _check_letterbox(path: Path, report: Report) -> None:
-    for case in read_json(path)['cases']:
-        name = f'{case["h"]}x{case["w"]} to {case["H"]}x{case["W"]}'
-        place = letterbox(case['h'], case['w'], case['H'], case['W'])
-        saved = [case[key] for key in ('inner_h', 'inner_w', 'pad_top', 'pad_left')]
+    for case in read_object(path).objects('cases'):
+        rows, columns, height, width = (case.integer(key, 1, MOST_PIXELS) for key in 'hwHW')
+        name = f'{rows}x{columns} to {height}x{width}'
+        place = letterbox(rows, columns, height, width)
+        saved = [case.integer(key) for key in ('inner_h', 'inner_w', 'pad_top', 'pad_left')]
         report.compare(name, 'letterbox', [place.height, place.width, place.top, place.left], saved)
         # Sizes and sums are exact in float64.
-        report.compare(name, 'input sum', _picture(case['h'], case['w']).sum(), case['input_sum'])
+        report.compare(name, 'input sum', _picture(rows, columns).sum(), case.number('input_sum'))
 
 
 # ---- normalisation
@@ -141,25 +147,27 @@ def _check_bins(file: TensorFile, report: Report) -> None:
 
 
 def _check_lerobot_prompts(path: Path, report: Report) -> None:
-    for index, case in enumerate(read_json(path, list)):
-        bins = state_bins(np.array(case['state'], np.float32))
-        text = ''.join(StatePrompt().pieces(case['task'], bins))
-        report.compare_text(f'{path.stem}[{index}]', 'lerobot prompt', text, case['prompt'])
+    for index, case in enumerate(read_objects(path)):
+        bins = state_bins(case.numbers('state', axes=1).astype(np.float32))
+        text = ''.join(StatePrompt().pieces(case.text('task'), bins))
+        report.compare_text(f'{path.stem}[{index}]', 'lerobot prompt', text, case.text('prompt'))
 
 
 # ---- relative actions
 
 
 def _check_delta(file: TensorFile, report: Report) -> None:
-    for name, case in read_json(file.path.with_suffix('.json')).items():
-        mask = expand_mask(case['mask_spec'])
+    for name, case in read_object(file.path.with_suffix('.json')).members().items():
+        mask = expand_mask(case.integers('mask_spec', -MOST_COLUMNS, MOST_COLUMNS))
         report.compare(name, 'delta mask', np.array(mask), file.take(f'{name}.mask', 1).astype(bool))
-        report.compare(name, 'delta mask in JSON', np.array(mask), np.array(case['mask']))
-        relative, state, actions = (
-            RelativeActions(mask),
-            file.take(f'{name}.state'),
-            file.take(f'{name}.actions'),
-        )
+        report.compare(name, 'delta mask in JSON', np.array(mask), np.array(case.flags('mask')))
+        state, actions = file.take(f'{name}.state'), file.take(f'{name}.actions')
+        if len(mask) > min(state.shape[-1], actions.shape[-1]):
+            raise Error(
+                f'{case.place}: mask_spec says {len(mask)} columns, {file.path} has a state '
+                f'{list(state.shape)} and actions {list(actions.shape)}'
+            )
+        relative = RelativeActions(mask)
         for key, actual in (
             ('delta', relative.to_relative(actions, state)),
             ('absolute', relative.to_absolute(actions, state)),
@@ -169,10 +177,11 @@ def _check_delta(file: TensorFile, report: Report) -> None:
 
 def _check_relative(file: TensorFile, report: Report) -> None:
     state, actions = file.take('state', 2), file.take('actions', 3)
-    for name, case in read_json(file.path.with_suffix('.json')).items():
-        mask = mask_by_name(actions.shape[-1], case['action_names'], case['exclude_joints'])
+    for name, case in read_object(file.path.with_suffix('.json')).members().items():
+        names = case.texts('action_names') if case.has('action_names') else None
+        mask = mask_by_name(actions.shape[-1], names, case.texts('exclude_joints'))
         report.compare(name, 'relative mask', np.array(mask), file.take(f'{name}.mask', 1).astype(bool))
-        report.compare(name, 'relative mask in JSON', np.array(mask), np.array(case['mask']))
+        report.compare(name, 'relative mask in JSON', np.array(mask), np.array(case.flags('mask')))
         relative = RelativeActions(mask)
         for key, actual in (
             ('relative', relative.to_relative(actions, state)),
@@ -215,9 +224,15 @@ def _check_platforms(file: TensorFile, report: Report) -> None:
 
 
 def _check_camera_masks(path: Path, report: Report) -> None:
-    for name, saved in read_json(path).items():
+    document = read_object(path)
+    for name in document:
         platform, _, family = name.partition('/')
         # ALOHA's names say which cameras are there, the others which model it is.
+        if platform not in ROBOTS or (platform != 'aloha' and family not in get_args(Family)):
+            raise Error(
+                f"{path}: '{name}' is no platform with a model; known are {sorted(ROBOTS)} with "
+                f'{sorted(get_args(Family))}'
+            )
         robot = ROBOTS[platform]
         present = set(robot.required)
         if family == 'all':
@@ -226,7 +241,7 @@ def _check_camera_masks(path: Path, report: Report) -> None:
         if model == 'pi0_fast':
             present = {slot for slot in robot.fast_slots if slot not in robot.fast_black}
         masks = camera_masks(robot, model, present)
-        report.compare_text(name, 'camera masks', repr(masks), repr(saved))
+        report.compare_text(name, 'camera masks', repr(masks), repr(document.value(name)))
 
 
 _TENSORS: dict[str, Callable[[TensorFile, Report], None]] = {

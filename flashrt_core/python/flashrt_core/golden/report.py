@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 FORMAT = 1  # of the JSON file
+_TINY = 1e-200  # below every bound; errors divided by it are still numbers
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class Report:
         worst: tuple[int, ...] = ()
         if error.size:
             # Where all bounds are the same this is the largest error.
-            nearness = error / np.maximum(limit, np.finfo(np.float64).tiny)
+            with np.errstate(over='ignore'):
+                nearness = error / np.maximum(limit, _TINY)
             worst = tuple(int(i) for i in np.unravel_index(np.argmax(nearness), error.shape))
         largest = float(error[worst]) if error.size else 0.0
         kept = None if bound is None else float(limit[worst] if error.size else 0.0)
