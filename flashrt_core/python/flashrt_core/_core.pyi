@@ -74,7 +74,10 @@ class Calibration:
         fraction: float = 0.9999,
         per_step: bool = False,
     ) -> None:
-        """Turns what was observed into scales. fraction: of the values inside the range, for the percentile."""
+        """Turns what was observed into scales.
+
+        fraction: of the values inside the range, for the percentile.
+        """
     def scales(self, site: str) -> list[float]:
         """One scale, or one per denoise step."""
     @property
@@ -136,7 +139,10 @@ class Engine:
         state: NDArray[np.float32] | None = None,  # [state_dim], Pi0: normalised and padded
         guidance: Guidance | None = None,
     ) -> NDArray[np.float32]:
-        """Actions [N, A] in model space. Releases the interpreter. One call at a time: Error while another one runs."""
+        """Actions [N, A] in model space.
+
+        Releases the interpreter. One call at a time: Error while another one runs.
+        """
     def trace(
         self,
         values: Sequence[str],
@@ -188,4 +194,7 @@ def describe_plan(
     recipe: str = 'f32',
     threads: int = 0,
 ) -> dict[str, str | int]:
-    """The plan of a configuration without its weights: text, calls, quantize_calls, arena_bytes, unplanned_bytes."""
+    """The plan of a configuration without its weights.
+
+    Keys: text, calls, quantize_calls, arena_bytes, unplanned_bytes.
+    """
