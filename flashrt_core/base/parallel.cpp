@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -81,16 +82,27 @@ void ThreadPool::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
+bool ThreadPool::claim(int64_t& chunk) {
+  uint64_t open = open_.load(std::memory_order_relaxed);
+  do {
+    if (static_cast<uint32_t>(open) == 0) return false;
+  } while (!open_.compare_exchange_weak(open, open - 1, std::memory_order_acquire,
+                                        std::memory_order_relaxed));
+  chunk = chunks_ - static_cast<uint32_t>(open);
+  return true;
+}
+
 void ThreadPool::take_chunks(int worker) {
-  for (;;) {
-    const int64_t chunk = next_chunk_.fetch_add(1, std::memory_order_relaxed);
-    if (chunk >= chunks_) return;
+  for (int64_t chunk; claim(chunk);) {
+    const uint32_t chunks = chunks_;
     try {
       invoke_(context_, chunk, worker);
     } catch (...) {
       const std::lock_guard lock(failure_mutex_);
       if (!failure_) failure_ = std::current_exception();
     }
+    // Orders the writes of this chunk before the return of the caller, who may go on at once.
+    if (finished_.fetch_add(1, std::memory_order_acq_rel) + 1 == chunks) finished_.notify_one();
   }
 }
 
@@ -101,8 +113,6 @@ void ThreadPool::work(int worker) {
     seen = generation_.load(std::memory_order_acquire);
     if (stopping_.load(std::memory_order_relaxed)) return;
     take_chunks(worker);
-    // Orders the writes of this worker's chunks before the caller's return.
-    if (busy_workers_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_workers_.notify_one();
   }
 }
 
@@ -114,18 +124,20 @@ void ThreadPool::run(int64_t chunks, void* context, Invoke invoke) {
   }
   FLASHRT_CHECK(::getpid() == process_, "the threads of process ", process_,
                 " are not part of its child ", ::getpid(), ": make the engine after the fork");
+  FLASHRT_CHECK(chunks <= std::numeric_limits<uint32_t>::max(), "parallel_for: ", chunks,
+                " chunks, expected fewer than 2^32: use a larger grain");
   const std::lock_guard lock(caller_);
   context_ = context;
   invoke_ = invoke;
-  chunks_ = chunks;
-  next_chunk_.store(0, std::memory_order_relaxed);
-  busy_workers_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-  generation_.fetch_add(1,
-                        std::memory_order_release);  // the loop is complete before a worker sees it
+  chunks_ = static_cast<uint32_t>(chunks);
+  finished_.store(0, std::memory_order_relaxed);
+  const uint64_t number = generation_.load(std::memory_order_relaxed) + uint64_t{1};
+  open_.store(number << 32 | chunks_, std::memory_order_release);
+  generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   take_chunks(0);
-  for (int busy; (busy = busy_workers_.load(std::memory_order_acquire)) != 0;)
-    wait_while(busy_workers_, busy);
+  for (uint32_t finished; (finished = finished_.load(std::memory_order_acquire)) != chunks_;)
+    wait_while(finished_, finished);
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 

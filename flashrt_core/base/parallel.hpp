@@ -54,14 +54,18 @@ class ThreadPool {
   std::vector<std::thread> workers_;
   std::mutex caller_;  // one loop at a time
 
-  // The loop in progress. Written by the caller before `generation_` changes, read by the workers
-  // after.
+  // Claims one chunk of the loop in progress, if any is left; the loop cannot end before it is
+  // finished.
+  bool claim(int64_t& chunk);
+
+  // The loop in progress. Written by the caller before `open_` is, read by whoever claimed a chunk:
+  // a worker that wakes late finds nothing to claim and holds nobody up.
   void* context_ = nullptr;
   Invoke invoke_ = nullptr;
-  int64_t chunks_ = 0;
-  std::atomic<int64_t> next_chunk_{0};
-  std::atomic<int> busy_workers_{0};
-  std::atomic<uint32_t> generation_{0};
+  uint32_t chunks_ = 0;
+  std::atomic<uint64_t> open_{0};  // number of the loop << 32 | chunks that nobody has claimed
+  std::atomic<uint32_t> finished_{0};
+  std::atomic<uint32_t> generation_{0};  // changes with each loop; what workers sleep on
   std::atomic<bool> stopping_{false};
   std::mutex failure_mutex_;
   std::exception_ptr failure_;

@@ -3,12 +3,17 @@
 
 // The thread pool: every element once, exceptions of chunks, how many threads, and forks.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "base/parallel.hpp"
@@ -47,6 +52,46 @@ TEST(ThreadPool, ThrowsWhatAChunkThrows) {
   std::atomic<int> sum{0};
   pool.parallel_for(10, 1, [&](int64_t begin, int64_t, int) { sum += static_cast<int>(begin); });
   EXPECT_EQ(sum, 45);
+}
+
+// On a busy machine a worker may not run for a long time: a loop waits only for chunks that it
+// took.
+std::atomic<bool> worker_is_held{false};
+
+TEST(ThreadPool, DoesNotWaitForAWorkerThatTookNoChunk) {
+  ThreadPool pool(2);
+  std::atomic<bool> known{false};
+  pthread_t held{};
+  pool.parallel_for(2, 1, [&](int64_t, int64_t, int worker) {
+    if (worker == 1) {
+      held = pthread_self();
+      known = true;
+    }
+    while (!known) std::this_thread::yield();  // leaves the other chunk to the worker
+  });
+
+  std::atomic<bool> in_handler{false};
+  static std::atomic<bool>* entered = &in_handler;
+  worker_is_held = true;
+  struct sigaction action {};
+  action.sa_handler = [](int) {
+    *entered = true;
+    while (worker_is_held) sched_yield();
+  };
+  struct sigaction before {};
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  ASSERT_EQ(pthread_kill(held, SIGUSR1), 0);
+  while (!in_handler) std::this_thread::yield();
+
+  std::atomic<int> visits{0};
+  auto loop = std::async(std::launch::async, [&] {
+    pool.parallel_for(100, 1, [&](int64_t, int64_t, int) { ++visits; });
+  });
+  EXPECT_EQ(loop.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  worker_is_held = false;
+  loop.wait();
+  EXPECT_EQ(visits, 100);
+  sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST(ThreadPool, TakesAsManyThreadsAsTheProcessMayUse) {
