@@ -33,6 +33,10 @@ from flashrt_ros.report import Report
 
 MODELS = ('pi05',)
 FEWEST_CHUNKS = 50
+BUSY = (
+    'Pictures and joint states are sent best effort: a node that gets no processor for a third of a second, '
+    'as long as its queues last, loses some. Run the demo while the machine does nothing else.'
+)
 OTHER_PROMPT = 'fold the towel'
 # Grey levels. Decoders may round differently by one; a wrong resize or channel order differs by far more.
 LARGEST_DIFFERENCE = 3
@@ -92,6 +96,8 @@ def run_demo(out: Path, console: Console, *, simulated_time: bool) -> list[str]:
         simulated_time=simulated_time, overrides=overrides, observe=seen.subscribe,
     )  # fmt: skip
     publish(report, out, console)
+    if report.missing:
+        console.print(BUSY, highlight=False)
     return [
         *traffic_faults(report),
         *seen.faults(read_pictures(data.model_input, parameters.camera_names), console),
