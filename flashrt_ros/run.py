@@ -8,7 +8,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import rclpy
 from rclpy.exceptions import InvalidHandle
@@ -19,6 +21,7 @@ from rclpy.signals import SignalHandlerOptions
 from flashrt_ros.parameter_file import check_parameter_file
 from flashrt_ros.parameter_table import ParameterFaults
 
+_BEGIN_S = 0.0005
 _THREADS = 4  # callbacks, services during a long configure, status
 
 
@@ -38,6 +41,7 @@ def run_node(make_node: Callable[[], Node], arguments: Sequence[str] | None = No
     rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
     node = make_node()
     executor = MultiThreadedExecutor(_THREADS)
+    executor._executor = OncePool(_THREADS)
     executor.add_node(node)
     try:
         while not is_stopping.is_set():
@@ -52,6 +56,31 @@ def run_node(make_node: Callable[[], Node], arguments: Sequence[str] | None = No
     node.destroy_node()
     rclpy.shutdown()
     return 0
+
+
+class OncePool(ThreadPoolExecutor):
+    """The threads of the executor, which get each task once.
+
+    rclpy offers a task again and again until a thread has begun it. Submitted each time, a few tasks that
+    wait for a processor become thousands, and the loop that submits them keeps the others out.
+    """
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        self._waiting: set[Callable[[], None]] = set()
+
+    def submit(self, task: Callable[[], None]) -> None:
+        if task in self._waiting:
+            time.sleep(_BEGIN_S)  # lets a thread begin it
+            return
+        self._waiting.add(task)
+        super().submit(self._begin, task)
+
+    def _begin(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        finally:
+            self._waiting.discard(task)
 
 
 def spin_some(executor: Executor) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.event_handler import PublisherEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
@@ -13,6 +14,8 @@ from flashrt_ros.health import CONNECTED, Health, Situation, words
 from flashrt_ros.observations import StreamHealth
 
 LEVELS = {'ok': DiagnosticStatus.OK, 'warn': DiagnosticStatus.WARN, 'error': DiagnosticStatus.ERROR}
+# Events that nobody handles would cost the executor time for every message.
+_NO_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
 PERIOD_S = 1.0
 
 
@@ -25,9 +28,13 @@ class StatusReporter:
         self._name = node.get_fully_qualified_name()
         self._clock = node.get_clock()
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        self._status = node.create_publisher(DiagnosticStatus, '~/status', latched)
-        self._diagnostics = node.create_publisher(DiagnosticArray, '/diagnostics', 10)
-        self._latency = node.create_publisher(DiagnosticArray, '~/latency', 1)
+        self._status = node.create_publisher(
+            DiagnosticStatus, '~/status', latched, event_callbacks=_NO_EVENTS
+        )
+        self._diagnostics = node.create_publisher(
+            DiagnosticArray, '/diagnostics', 10, event_callbacks=_NO_EVENTS
+        )
+        self._latency = node.create_publisher(DiagnosticArray, '~/latency', 1, event_callbacks=_NO_EVENTS)
         self._published = ''
 
     def publish_changes(self) -> None:

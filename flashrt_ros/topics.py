@@ -9,6 +9,7 @@ from typing import Any
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.duration import Duration
+from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSCompatibility, QoSProfile, ReliabilityPolicy, qos_check_compatible
@@ -28,6 +29,11 @@ _CAMERA_DEPTH, _JOINT_DEPTH = 5, 20
 _DELIVERY_S = 0.1  # for the last command to reach the controllers, all of them together
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _VOLATILE = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+
+# Every event is one more thing that the executor collects for each message, in Python:
+# only streams say when a publisher cannot be heard.
+_NO_PUBLISHER_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
+_NO_EVENTS = SubscriptionEventCallbacks(use_default_callbacks=False)
 
 OnFrame = Callable[[str, Callable[[Any], Frame], Any], None]  # slot, reader of the message, message
 OnJoints = Callable[[str, Any], None]  # topic, message
@@ -64,9 +70,10 @@ class Topics:
         on_joints: OnJoints,
         on_prompt: OnPrompt,
     ) -> None:
-        def subscribe(*arguments: Any) -> Subscription:
+        def subscribe(*arguments: Any, **options: Any) -> Subscription:
             """Each in a group of its own: two threads would turn the order of its messages round."""
-            return self._node.create_subscription(*arguments, callback_group=MutuallyExclusiveCallbackGroup())
+            group = MutuallyExclusiveCallbackGroup()
+            return self._node.create_subscription(*arguments, callback_group=group, **options)
 
         for camera in parameters.cameras:
             kind, reader = {'raw': (Image, raw_frame), 'compressed': (CompressedImage, compressed_frame)}[
@@ -80,10 +87,20 @@ class Topics:
             self._streams[topic] = subscribe(JointState, topic, partial(on_joints, topic), qos)
         # A latched subscription hears nothing from volatile publishers; the worker drops what comes twice.
         for qos in (_LATCHED, _VOLATILE):
-            self._others.append(subscribe(String, '~/prompt', lambda message: on_prompt(message.data), qos))
+            self._others.append(
+                subscribe(
+                    String,
+                    '~/prompt',
+                    lambda message: on_prompt(message.data),
+                    qos,
+                    event_callbacks=_NO_EVENTS,
+                )
+            )
 
     def _publisher(self, kind: type, topic: str) -> Publisher:
-        publisher = self._node.create_publisher(kind, topic, QoSProfile(depth=1))
+        publisher = self._node.create_publisher(
+            kind, topic, QoSProfile(depth=1), event_callbacks=_NO_PUBLISHER_EVENTS
+        )
         self._publishers.append(publisher)
         return publisher
 
