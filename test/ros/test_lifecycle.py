@@ -96,10 +96,10 @@ def test_publisher_that_cannot_be_made_leaves_nothing(ros: Spinner, monkeypatch,
     )
     create = bench.node.create_publisher
 
-    def create_or_refuse(kind: type, topic: str, *arguments: object) -> Publisher:
+    def create_or_refuse(kind: type, topic: str, *arguments: object, **options: object) -> Publisher:
         if topic == refused:
             raise RuntimeError(f'no room for {topic}')
-        return create(kind, topic, *arguments)
+        return create(kind, topic, *arguments, **options)
 
     monkeypatch.setattr(bench.node, 'create_publisher', create_or_refuse)
     assert not bench.change('configure')
