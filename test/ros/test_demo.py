@@ -15,7 +15,7 @@ from fake_policy import FakePolicy, parameters
 from rich.console import Console
 
 from flashrt_core.types import Observation
-from flashrt_ros.demo import BUSY, _ModelInput, find_data, read_pictures, traffic_faults
+from flashrt_ros.demo import _ModelInput, find_data, read_pictures, traffic_faults
 from flashrt_ros.dependence import dependences
 from flashrt_ros.report import ChunkTiming, Report, StreamCounts
 
@@ -25,15 +25,10 @@ QUIET = Console(quiet=True)
 
 def test_demo_passes_and_writes_its_report(domain_id, tmp_path):
     environment = os.environ | {'ROS_DOMAIN_ID': str(domain_id), 'ROS_LOG_DIR': str(tmp_path / 'log')}
-    # Best-effort messages are lost when something else takes the processors for a third of a second. That
-    # says nothing about the code, so a run that says so is repeated; every other fault fails at once.
-    for _ in range(3):
-        done = subprocess.run(
-            [sys.executable, '-m', 'flashrt_ros.demo', '--out', 'out'],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False,
-        )  # fmt: skip
-        if ' '.join(BUSY.split()) not in ' '.join(done.stdout.split()):
-            break
+    done = subprocess.run(
+        [sys.executable, '-m', 'flashrt_ros.demo', '--out', 'out'],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     for words in ('stamp to command', 'out/report.json', 'out/report.png', '21 changes of one input'):
         assert words in done.stdout
