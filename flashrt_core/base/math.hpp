@@ -11,6 +11,8 @@
 
 namespace flashrt {
 
+enum class Activation { kNone, kGeluTanh, kGeluErf, kSilu, kRelu };
+
 // exp(x) within 2e-7 relative on [-87.33, 88.37]; 0 below, 2.4e38 above; NaN stays NaN.
 // x = n ln 2 + r, |r| <= ln 2 / 2; exp(r) by a polynomial of degree 6 (coefficients of Cephes expf,
 // S. Moshier).

@@ -14,6 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/math.hpp"
+
 namespace flashrt {
 
 struct Value {
@@ -21,8 +23,6 @@ struct Value {
   explicit operator bool() const { return id >= 0; }
   bool operator==(const Value&) const = default;
 };
-
-enum class Activation { kNone, kGeluTanh, kGeluErf, kSilu, kRelu };
 
 // y[n*T + t] = W patch(images[n], t) + b + position[t]. Bytes are mapped to u8 / 255 * 2 - 1,
 // floats are taken as they are: some checkpoints were trained on pictures that were not rounded

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "backends/cpu/operands.hpp"
-#include "backends/cpu/rope_table.hpp"
 #include "base/parallel.hpp"
+#include "base/rope.hpp"
 #include "plan/plan.hpp"
 
 namespace flashrt::cpu {

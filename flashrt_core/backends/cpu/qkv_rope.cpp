@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "backends/cpu/kernel.hpp"
-#include "backends/cpu/rope_table.hpp"
+#include "base/rope.hpp"
 
 namespace flashrt::cpu {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace flashrt::cpu {
+namespace flashrt {
 
 class RopeTable {
  public:
@@ -27,6 +27,9 @@ class RopeTable {
   }
 
   int64_t positions() const { return positions_; }
+  // [positions, head_dim], and [head_dim / 2]: for a copy on a device.
+  const std::vector<float>& table() const { return table_; }
+  const std::vector<float>& inverse_frequencies() const { return inverse_frequencies_; }
 
   // Cosines of head_dim / 2 angles, then their sines. Positions beyond the table are computed into
   // the buffer [head_dim].
@@ -51,4 +54,4 @@ class RopeTable {
   std::vector<float> table_;  // [positions, 2 * half]
 };
 
-}  // namespace flashrt::cpu
+}  // namespace flashrt

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// attention: y = softmax(q k^T * scale + mask) v, query head h on kv head h / (H / K).
+#pragma once
+
+#include <array>
+
+#include "kernels/launch.hpp"
+#include "kernels/matrix.hpp"
+
+namespace flashrt::cuda {
+
+// Keys [begin, begin + count + *length); length is on the device and optional.
+struct AttentionRange {
+  int begin = 0;
+  int count = 0;
+  const int32_t* length = nullptr;
+};
+
+struct AttentionArgs {
+  static constexpr int kMaxRanges = 4;
+
+  Matrix q;     // [T, H*E]
+  Matrix k, v;  // [S, K*E]
+  Matrix y;     // [T, H*E]
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  float scale = 0;
+  bool is_causal = false;  // query i sees keys with index <= i + causal_offset
+  int causal_offset = 0;
+  int block = 0;  // > 0: query i sees the keys of its own block of so many rows
+  std::array<AttentionRange, kMaxRanges> ranges;  // ascending
+  int range_count = 0;
+  void* workspace = nullptr;  // of attention_workspace_bytes, 256-byte aligned
+};
+
+size_t attention_workspace_bytes(const AttentionArgs& args, const DeviceInfo& device);
+const char* attention(const AttentionArgs& args, const Launch& launch);
+
+}  // namespace flashrt::cuda

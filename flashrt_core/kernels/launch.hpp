@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// How kernels are launched: the device they run on, the stream, and whether they may start before
+// the kernel ahead of them has ended.
+//
+// Dependent launch. A kernel that is launched `dependent` may become resident while the one ahead
+// still runs. Until wait_for_previous() it reads weights and constants only. Every kernel, whether
+// it is launched so or not, calls wait_for_previous() in all threads before it reads or writes
+// anything else, and allow_next() only after that. So when a kernel runs, everything two launches
+// ahead of it has ended.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace flashrt::cuda {
+
+struct DeviceInfo {
+  int index = 0;
+  std::string name;
+  int major = 0, minor = 0;
+  int multiprocessors = 0;
+  size_t l2_bytes = 0;
+  size_t shared_bytes_per_block = 0;  // the most a block may ask for
+  bool is_integrated = false;         // shares its memory with the host
+  // False: the kernels written for one architecture stay away, so that the portable ones are used.
+  bool is_specialised = true;
+
+  int compute_capability() const { return 10 * major + minor; }
+};
+
+struct Launch {
+  cudaStream_t stream = nullptr;
+  const DeviceInfo* device = nullptr;
+  bool is_dependent = false;  // programmatic dependent launch, from compute capability 9.0 on
+};
+
+inline void check(cudaError_t status, const char* what) {
+  FLASHRT_CHECK(status == cudaSuccess, what, ": ", cudaGetErrorName(status), ": ",
+                cudaGetErrorString(status));
+}
+
+// Launches a kernel; `cluster` is the number of blocks along x that share a cluster.
+template <class... Parameters, class... Arguments>
+void launch_kernel(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                   size_t shared_bytes, const Launch& launch, int cluster,
+                   Arguments&&... arguments) {
+  constexpr size_t kStaticLimit = 48 * 1024;  // more has to be asked for
+  if (shared_bytes > kStaticLimit) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared_bytes)),
+          name);
+  }
+  cudaLaunchAttribute attributes[2];
+  unsigned count = 0;
+  if (launch.is_dependent) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  }
+  const cudaLaunchConfig_t config{.gridDim = grid,
+                                  .blockDim = block,
+                                  .dynamicSmemBytes = shared_bytes,
+                                  .stream = launch.stream,
+                                  .attrs = attributes,
+                                  .numAttrs = count};
+  check(cudaLaunchKernelEx(&config, kernel, Parameters(std::forward<Arguments>(arguments))...),
+        name);
+}
+
+}  // namespace flashrt::cuda

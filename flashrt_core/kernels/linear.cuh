@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// linear: y = activation(x W^T + bias + shift) + residual, and what a kernel may do with y before
+// it leaves the registers. Three families of kernels of our own compute it; each says what it
+// takes, and whoever launches chooses among those that do.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/math.hpp"
+#include "kernels/glu.cuh"
+#include "kernels/launch.hpp"
+#include "kernels/matrix.hpp"
+#include "kernels/qkv_rope.cuh"
+#include "kernels/solver.cuh"
+
+namespace flashrt::cuda {
+
+// A following operation that the kernel does itself, on y rounded to y.type: the result has the
+// bits of the two operations one after the other. At most one is set.
+struct LinearArgs {
+  Matrix x;                     // [T, D]
+  WeightView weight;            // [width, D]
+  const float* bias = nullptr;  // [width]
+  Matrix shift;                 // [1, width]
+  Activation activation = Activation::kNone;
+  Matrix residual;  // [T, width]
+  Matrix y;  // [T, width]; with `glu` or `rope` its data is null: y is not kept, only its type and
+             // scale count
+
+  std::optional<GluArgs> glu;       // glu.gate_up is y
+  std::optional<QkvRopeArgs> rope;  // rope.qkv is y
+  std::optional<EulerArgs> euler;   // euler.velocity is y, which is kept; unguided only
+};
+
+// ---- Any shape, any types; slow. The only family that is never refused (without glu and rope).
+bool linear_generic_accepts(const LinearArgs& args);
+const char* linear_generic(const LinearArgs& args, const Launch& launch);
+
+// ---- Few rows: reads the weights once, at the speed of memory. A configuration is an index into
+// this list.
+std::span<const char* const> linear_skinny_configurations();
+bool linear_skinny_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device);
+const char* linear_skinny(const LinearArgs& args, int configuration, const Launch& launch);
+
+// ---- Many rows on sm_90: warp-group matrix instructions on tiles that the copy engine brings.
+std::span<const char* const> linear_wgmma_configurations();
+bool linear_wgmma_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device);
+size_t linear_wgmma_workspace_bytes(const LinearArgs& args, int configuration,
+                                    const DeviceInfo& device);
+const char* linear_wgmma(const LinearArgs& args, int configuration, void* workspace,
+                         const Launch& launch);
+
+// ---- The rest of a linear whose product a library computed: scales, bias, shift, activation,
+// residual and conversion of product [T, width] f32.
+const char* linear_finish(const LinearArgs& args, const Matrix& product, const Launch& launch);
+
+}  // namespace flashrt::cuda
