@@ -15,13 +15,16 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 bool meet(const LiveRange& a, const LiveRange& b) { return a.first <= b.last && b.first <= a.last; }
 
-size_t bytes_of(const ValueInfo& info) {
+size_t aligned_bytes(const ValueInfo& info) {
   return aligned(info.shape.elements() * size_of(info.type));
 }
 
 }  // namespace
 
-std::vector<LiveRange> live_ranges(const Plan& plan) {
+std::vector<LiveRange> live_ranges(const Plan& plan, const std::vector<bool>& joined) {
+  const auto runs_with_next = [&](int call) {
+    return call >= 0 && call < static_cast<int>(joined.size()) && joined[call];
+  };
   const int calls = static_cast<int>(plan.calls.size());
   const LiveRange whole{0, calls};
   std::vector<std::optional<LiveRange>> ranges(plan.values.size());
@@ -38,7 +41,7 @@ std::vector<LiveRange> live_ranges(const Plan& plan) {
       for_each_write(plan.calls[index], [&](Value value) {
         const Value storage = plan.storage_of(value);
         writers[storage.id].push_back(&stage);
-        extend(storage, index, index);
+        extend(storage, runs_with_next(index - 1) ? index - 1 : index, index);
       });
     }
   }
@@ -46,7 +49,7 @@ std::vector<LiveRange> live_ranges(const Plan& plan) {
     for (int index = stage.first; index < stage.last; ++index) {
       for_each_read(plan.calls[index], [&](Value value) {
         const Value storage = plan.storage_of(value);
-        extend(storage, index, index);
+        extend(storage, index, runs_with_next(index) ? index + 1 : index);
         for (const Stage* writer : writers[storage.id]) {
           if (writer->when != stage.when) {
             extend(storage, whole.first,
@@ -67,8 +70,8 @@ std::vector<LiveRange> live_ranges(const Plan& plan) {
 }
 
 MemoryPlan plan_memory(const Plan& plan, const std::function<size_t(const Call&)>& workspace_bytes,
-                       bool keep_values) {
-  const std::vector<LiveRange> ranges = live_ranges(plan);
+                       bool keep_values, const std::vector<bool>& joined) {
+  const std::vector<LiveRange> ranges = live_ranges(plan, joined);
   MemoryPlan memory;
   memory.offset.assign(plan.values.size(), 0);
 
@@ -76,22 +79,22 @@ MemoryPlan plan_memory(const Plan& plan, const std::function<size_t(const Call&)
   for (size_t id = 0; id < plan.values.size(); ++id) {
     if (plan.values[id].kind == Kind::kView) continue;
     order.push_back(static_cast<int>(id));
-    memory.unplanned_bytes += bytes_of(plan.values[id]);
+    memory.unplanned_bytes += aligned_bytes(plan.values[id]);
   }
   // Large values first: small ones fit into the gaps. Ties keep the order of the plan, so the
   // result is repeatable.
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return bytes_of(plan.values[a]) > bytes_of(plan.values[b]);
+    return aligned_bytes(plan.values[a]) > aligned_bytes(plan.values[b]);
   });
 
   std::vector<int> placed;  // ascending by offset
   for (const int id : order) {
-    const size_t bytes = bytes_of(plan.values[id]);
+    const size_t bytes = aligned_bytes(plan.values[id]);
     size_t offset = 0;
     for (const int other : placed) {
       if (!keep_values && !meet(ranges[id], ranges[other])) continue;
       if (offset + bytes <= memory.offset[other]) break;
-      offset = std::max(offset, memory.offset[other] + bytes_of(plan.values[other]));
+      offset = std::max(offset, memory.offset[other] + aligned_bytes(plan.values[other]));
     }
     memory.offset[id] = offset;
     const auto position =

@@ -24,10 +24,11 @@ struct MemoryPlan {
 struct LiveRange {
   int first = 0, last = 0;
 };
-std::vector<LiveRange> live_ranges(const Plan& plan);
+// joined[i]: calls i and i + 1 run as one, so what the first reads outlives what the second writes.
+std::vector<LiveRange> live_ranges(const Plan& plan, const std::vector<bool>& joined = {});
 
 // Values whose live ranges do not meet share memory. keep_values: none do.
 MemoryPlan plan_memory(const Plan& plan, const std::function<size_t(const Call&)>& workspace_bytes,
-                       bool keep_values);
+                       bool keep_values, const std::vector<bool>& joined = {});
 
 }  // namespace flashrt

@@ -16,7 +16,6 @@ namespace {
 constexpr size_t kArenaAlignment = 256;
 constexpr int kPoison = 0xff;  // a NaN in every float type
 
-size_t bytes_of(const ValueInfo& info) { return info.shape.elements() * size_of(info.type); }
 bool is_integer(DType type) { return type == DType::kI32 || type == DType::kU8; }
 
 size_t call_workspace(const Plan& plan, const Call& call, int threads) {
@@ -36,10 +35,7 @@ CpuProgram::CpuProgram(Plan plan, std::shared_ptr<const CpuWeights> weights,
           options.keep_values)),
       is_poisoned_(options.poison),
       scales_(plan_.values.size()),
-      is_held_(plan_.values.size(), false),
-      stage_(plan_.values.size(), -1),
-      whens_(plan_.values.size()),
-      iteration_(plan_.stages.size(), 0) {
+      residency_(plan_, memory_) {
   resolve_scales(calibration);
   const size_t bytes =
       (std::max<size_t>(memory_.arena_bytes, 1) + kArenaAlignment - 1) / kArenaAlignment;
@@ -50,12 +46,11 @@ CpuProgram::CpuProgram(Plan plan, std::shared_ptr<const CpuWeights> weights,
   std::memset(arena_.get(), is_poisoned_ ? kPoison : 0, memory_.arena_bytes);
   for (size_t id = 0; id < plan_.values.size(); ++id) {
     const ValueInfo& info = plan_.values[id];
-    is_held_[id] = info.kind == Kind::kInput || info.kind == Kind::kState;
-    if (is_held_[id] && is_integer(info.type))
+    const bool is_outer = info.kind == Kind::kInput || info.kind == Kind::kState;
+    if (is_outer && is_integer(info.type))
       std::memset(arena_.get() + memory_.offset[id], 0, bytes_of(info));
   }
   bind_calls();
-  find_overwritten();
 }
 
 // ---- compile
@@ -110,13 +105,10 @@ std::shared_ptr<const RopeTable> CpuProgram::rope_table(double base, int head_di
 }
 
 void CpuProgram::bind_calls() {
-  for (size_t s = 0; s < plan_.stages.size(); ++s) {
-    const Stage& stage = plan_.stages[s];
+  for (const Stage& stage : plan_.stages) {
     for (int index = stage.first; index < stage.last; ++index) {
       const Call& call = plan_.calls[index];
       const auto touch = [&](Value value) {
-        stage_[value.id] = static_cast<int>(s);
-        whens_[plan_.storage_of(value).id].insert(stage.when);
         const size_t scales = scales_[plan_.storage_of(value).id].size();
         FLASHRT_CHECK(scales <= 1 || scales == static_cast<size_t>(stage.repeat), "call ",
                       call.name, ": ", plan_[value].name, " has ", scales, " scales, stage ",
@@ -143,25 +135,6 @@ void CpuProgram::bind_calls() {
   }
 }
 
-void CpuProgram::find_overwritten() {
-  written_.resize(plan_.calls.size());
-  overwritten_.resize(plan_.calls.size());
-  for (size_t index = 0; index < plan_.calls.size(); ++index) {
-    for_each_write(plan_.calls[index], [&](Value value) {
-      const int storage = plan_.storage_of(value).id;
-      const size_t begin = memory_.offset[storage], end = begin + bytes_of(plan_.values[storage]);
-      written_[index].push_back(storage);
-      for (size_t id = 0; id < plan_.values.size(); ++id) {
-        if (plan_.values[id].kind == Kind::kView || static_cast<int>(id) == storage) continue;
-        const size_t other = memory_.offset[id];
-        if (other < end && begin < other + bytes_of(plan_.values[id])) {
-          overwritten_[index].push_back(static_cast<int>(id));
-        }
-      }
-    });
-  }
-}
-
 // ---- inputs and results
 
 void CpuProgram::write(std::string_view name, std::span<const std::byte> data) {
@@ -181,10 +154,8 @@ void CpuProgram::write(std::string_view name, std::span<const std::byte> data) {
 
 View CpuProgram::held(std::string_view name) const {
   const Value value = plan_.find(name);
-  FLASHRT_CHECK(is_held_[plan_.storage_of(value).id], "read ", name,
-                ": it was not computed yet, or its memory was used again; compile with keep_values "
-                "to keep it");
-  return operand(value).at(stage_[value.id] < 0 ? 0 : iteration_[stage_[value.id]]);
+  residency_.held(value);
+  return operand(value).at(residency_.iteration_of(value));
 }
 
 void CpuProgram::read(std::string_view name, std::span<std::byte> data) const {
@@ -211,30 +182,25 @@ void CpuProgram::read_float(std::string_view name, std::span<float> data) const 
 // such runs.
 void CpuProgram::poison(When when) {
   if (!is_poisoned_) return;
-  for (size_t id = 0; id < plan_.values.size(); ++id) {
-    const ValueInfo& info = plan_.values[id];
-    if (info.kind != Kind::kLocal || whens_[id] != std::set{when}) continue;
-    std::memset(arena_.get() + memory_.offset[id], kPoison, bytes_of(info));
-    is_held_[id] = false;
+  for (const int id : residency_.locals_of(when)) {
+    std::memset(arena_.get() + memory_.offset[id], kPoison, bytes_of(plan_.values[id]));
+    residency_.lost(id);
   }
   std::memset(arena_.get() + memory_.workspace_offset, kPoison, memory_.workspace_bytes);
 }
 
 void CpuProgram::run_call(int call, int iteration) {
   kernels_[call](iteration);
-  for (const int id : overwritten_[call]) is_held_[id] = false;
-  for (const int id : written_[call]) is_held_[id] = true;
+  residency_.ran(call, iteration);
 }
 
 void CpuProgram::run(When when) { run_observed(when, {}); }
 
 void CpuProgram::run_observed(When when, const Observer& observer) {
   poison(when);
-  for (size_t s = 0; s < plan_.stages.size(); ++s) {
-    const Stage& stage = plan_.stages[s];
+  for (const Stage& stage : plan_.stages) {
     if (stage.when != when) continue;
     for (int iteration = 0; iteration < stage.repeat; ++iteration) {
-      iteration_[s] = iteration;
       for (int call = stage.first; call < stage.last; ++call) {
         run_call(call, iteration);
         if (observer) observer(call, iteration);
@@ -253,11 +219,9 @@ void CpuProgram::run_until(int last, int last_iteration) {
       target.name, " runs ", target.repeat, " times per ", name_of(target.when),
       ", expected a call of infer");
   poison(When::kInfer);
-  for (size_t s = 0; s < plan_.stages.size(); ++s) {
-    const Stage& stage = plan_.stages[s];
+  for (const Stage& stage : plan_.stages) {
     if (stage.when != When::kInfer) continue;
     for (int iteration = 0; iteration < stage.repeat; ++iteration) {
-      iteration_[s] = iteration;
       for (int call = stage.first; call < stage.last; ++call) {
         run_call(call, iteration);
         if (call == last && iteration == last_iteration) return;

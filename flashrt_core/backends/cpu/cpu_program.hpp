@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "backends/cpu/cpu_weights.hpp"
 #include "backends/cpu/kernel.hpp"
 #include "plan/memory.hpp"
+#include "plan/residency.hpp"
 
 namespace flashrt::cpu {
 
@@ -40,7 +40,6 @@ class CpuProgram : public Program {
 
   void resolve_scales(const Calibration& calibration);
   void bind_calls();
-  void find_overwritten();
   Operand operand(Value value) const;
   std::shared_ptr<const RopeTable> rope_table(double base, int head_dim, int64_t positions);
 
@@ -61,13 +60,7 @@ class CpuProgram : public Program {
       rope_tables_;              // by base, head
   std::vector<Kernel> kernels_;  // per call
 
-  // What may be read after a call.
-  std::vector<std::vector<int>> written_;      // per call: storage values it writes
-  std::vector<std::vector<int>> overwritten_;  // per call: storage values whose memory that is too
-  std::vector<char> is_held_;                  // per storage value
-  std::vector<int> stage_;             // per value: the last stage that touches it, -1: none
-  std::vector<std::set<When>> whens_;  // per storage value: when it is touched
-  std::vector<int> iteration_;         // per stage: the last one that ran
+  Residency residency_;
 };
 
 }  // namespace flashrt::cpu
