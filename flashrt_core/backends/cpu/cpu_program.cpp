@@ -4,11 +4,10 @@
 #include "backends/cpu/cpu_program.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <new>
 
-#include "quant/calibration.hpp"
+#include "quant/scales.hpp"
 
 namespace flashrt::cpu {
 namespace {
@@ -34,9 +33,8 @@ CpuProgram::CpuProgram(Plan plan, std::shared_ptr<const CpuWeights> weights,
           plan_, [&](const Call& call) { return call_workspace(plan_, call, pool_->threads()); },
           options.keep_values)),
       is_poisoned_(options.poison),
-      scales_(plan_.values.size()),
+      scales_(resolve_scales(plan_, calibration)),
       residency_(plan_, memory_) {
-  resolve_scales(calibration);
   const size_t bytes =
       (std::max<size_t>(memory_.arena_bytes, 1) + kArenaAlignment - 1) / kArenaAlignment;
   arena_.reset(
@@ -54,20 +52,6 @@ CpuProgram::CpuProgram(Plan plan, std::shared_ptr<const CpuWeights> weights,
 }
 
 // ---- compile
-
-void CpuProgram::resolve_scales(const Calibration& calibration) {
-  for (size_t id = 0; id < plan_.values.size(); ++id) {
-    const ValueInfo& info = plan_.values[id];
-    if (info.type != DType::kE4M3 || info.kind == Kind::kView) continue;
-    FLASHRT_CHECK(!info.site.empty(), "value ", info.name, " is e4m3 and has no calibration site");
-    scales_[id] = calibration.scales(info.site);
-    FLASHRT_CHECK(!scales_[id].empty(), "calibration site ", info.site, " has no scale");
-    for (const float scale : scales_[id]) {
-      FLASHRT_CHECK(std::isfinite(scale) && scale > 0, "calibration site ", info.site, ": scale ",
-                    scale, ", expected a positive number");
-    }
-  }
-}
 
 Operand CpuProgram::operand(Value value) const {
   if (!value) return {};
@@ -105,19 +89,6 @@ std::shared_ptr<const RopeTable> CpuProgram::rope_table(double base, int head_di
 }
 
 void CpuProgram::bind_calls() {
-  for (const Stage& stage : plan_.stages) {
-    for (int index = stage.first; index < stage.last; ++index) {
-      const Call& call = plan_.calls[index];
-      const auto touch = [&](Value value) {
-        const size_t scales = scales_[plan_.storage_of(value).id].size();
-        FLASHRT_CHECK(scales <= 1 || scales == static_cast<size_t>(stage.repeat), "call ",
-                      call.name, ": ", plan_[value].name, " has ", scales, " scales, stage ",
-                      stage.name, " runs ", stage.repeat, " times");
-      };
-      for_each_read(call, touch);
-      for_each_write(call, touch);
-    }
-  }
   kernels_.reserve(plan_.calls.size());
   for (const Call& call : plan_.calls) {
     const Binding binding{

@@ -38,7 +38,6 @@ class CpuProgram : public Program {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
 
-  void resolve_scales(const Calibration& calibration);
   void bind_calls();
   Operand operand(Value value) const;
   std::shared_ptr<const RopeTable> rope_table(double base, int head_dim, int64_t positions);

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+#include "quant/scales.hpp"
+
+#include <cmath>
+
+namespace flashrt {
+
+std::vector<std::vector<float>> resolve_scales(const Plan& plan, const Calibration& calibration) {
+  std::vector<std::vector<float>> scales(plan.values.size());
+  for (size_t id = 0; id < plan.values.size(); ++id) {
+    const ValueInfo& info = plan.values[id];
+    if (info.type != DType::kE4M3 || info.kind == Kind::kView) continue;
+    FLASHRT_CHECK(!info.site.empty(), "value ", info.name, " is e4m3 and has no calibration site");
+    scales[id] = calibration.scales(info.site);
+    FLASHRT_CHECK(!scales[id].empty(), "calibration site ", info.site, " has no scale");
+    for (const float scale : scales[id]) {
+      FLASHRT_CHECK(std::isfinite(scale) && scale > 0, "calibration site ", info.site, ": scale ",
+                    scale, ", expected a positive number");
+    }
+  }
+  for (const Stage& stage : plan.stages) {
+    for (int index = stage.first; index < stage.last; ++index) {
+      const auto touch = [&](Value value) {
+        const size_t count = scales[plan.storage_of(value).id].size();
+        FLASHRT_CHECK(count <= 1 || count == static_cast<size_t>(stage.repeat), "call ",
+                      plan.calls[index].name, ": ", plan[value].name, " has ", count,
+                      " scales, stage ", stage.name, " runs ", stage.repeat, " times");
+      };
+      for_each_read(plan.calls[index], touch);
+      for_each_write(plan.calls[index], touch);
+    }
+  }
+  return scales;
+}
+
+}  // namespace flashrt
