@@ -179,24 +179,44 @@ __device__ __forceinline__ float warp_max(float x) {
   return x;
 }
 
-// ---- activations, by the formulas of base/math.hpp
+// ---- scalar formulas that several kernels share. A fused kernel gives the bits of the separate
+// ones, so every operation is spelled out: nothing is left to the compiler's contraction.
 
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
+// Activations, by the formulas of base/math.hpp.
+__device__ __forceinline__ float sigmoid(float x) {
+  return __fdividef(1.0f, __fadd_rn(1.0f, __expf(-x)));
+}
 __device__ __forceinline__ float activate(Activation activation, float x) {
   constexpr float kTwiceRoot = 1.59576912f;  // 2 sqrt(2 / pi)
   switch (activation) {
     case Activation::kNone:
       return x;
-    case Activation::kGeluTanh:
-      return x * sigmoid(kTwiceRoot * (x + 0.044715f * x * x * x));
+    case Activation::kGeluTanh: {
+      const float cubic = __fmul_rn(__fmul_rn(__fmul_rn(0.044715f, x), x), x);
+      return __fmul_rn(x, sigmoid(__fmul_rn(kTwiceRoot, __fadd_rn(x, cubic))));
+    }
     case Activation::kGeluErf:
-      return 0.5f * x * (1.0f + erff(x * 0.70710678f));
+      return __fmul_rn(__fmul_rn(0.5f, x), __fadd_rn(1.0f, erff(__fmul_rn(x, 0.70710678f))));
     case Activation::kSilu:
-      return x * sigmoid(x);
+      return __fmul_rn(x, sigmoid(x));
     case Activation::kRelu:
-      return fmaxf(x, 0.0f);
+      return x < 0.0f ? 0.0f : x;  // NaN stays NaN
   }
   return x;
+}
+
+__device__ __forceinline__ float gated(Activation activation, float gate, float up) {
+  return __fmul_rn(activate(activation, gate), up);
+}
+
+// A pair of columns j and j + E/2 of a head, turned by the angle of its position: {cosine, sine}.
+__device__ __forceinline__ float2 rotated(float first, float second, float2 angle) {
+  return {__fmaf_rn(first, angle.x, -__fmul_rn(second, angle.y)),
+          __fmaf_rn(second, angle.x, __fmul_rn(first, angle.y))};
+}
+
+__device__ __forceinline__ float euler_advanced(float action, float step, float velocity) {
+  return __fmaf_rn(step, velocity, action);
 }
 
 }  // namespace flashrt::cuda
