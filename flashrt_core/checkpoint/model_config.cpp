@@ -225,6 +225,25 @@ ModelType model_type(const JsonFields& root, std::string_view key, const std::st
 
 std::string_view name_of(ModelType type) { return type == ModelType::kPi05 ? "pi05" : "pi0"; }
 
+ModelConfig full_size_config(ModelType type) {
+  ModelConfig c{.type = type,
+                .vision = kSiglipSo400m,
+                .language = kGemma2b,
+                .expert = kGemma300m,
+                .vocab_size = kPaligemmaVocabulary,
+                .action_dim = 32,
+                .horizon = 50,
+                .steps = 10,
+                .prompt_capacity = 200,
+                .min_period = kPi0MinPeriod,
+                .max_period = kPi0MaxPeriod};
+  if (type == ModelType::kPi0) {
+    c.state_dim = c.action_dim;
+    c.prompt_capacity = 48;  // the state is not written in the prompt
+  }
+  return c;
+}
+
 ModelConfig read_model_config(const std::filesystem::path& checkpoint) {
   FLASHRT_CHECK(std::filesystem::is_directory(checkpoint), "checkpoint ", checkpoint.string(),
                 " is not a folder");

@@ -53,6 +53,9 @@ struct ModelConfig {
 
 std::string_view name_of(ModelType type);
 
+// The published size, with the defaults of openpi: 32 actions wide, 50 in a chunk, ten steps.
+ModelConfig full_size_config(ModelType type);
+
 // Reads a checkpoint folder. Accepts the layout of openpi and of lerobot (variants such as
 // gemma_2b, named fields) and an explicit one (model_type, vision, language, expert, action).
 // Throws ModelNotSupportedError for Pi0-FAST and GR00T, Error for everything that is missing or

@@ -123,62 +123,54 @@ class Elements {
   Kind kind_;
 };
 
-}  // namespace
+class CheckpointWeights : public Weights::Source {
+ public:
+  CheckpointWeights(const std::filesystem::path& checkpoint, const ModelConfig& config, int threads)
+      : store_(checkpoint),
+        tensors_(by_canonical_name(store_)),
+        table_(pi_weights(config)),
+        pool_(std::make_unique<ThreadPool>(threads)) {
+    const ModelType family = family_of(store_);
+    FLASHRT_CHECK(family == config.type, "checkpoint ", checkpoint.string(), ": config.json says ",
+                  name_of(config.type), ", its tensors are those of ", name_of(family));
+    check_presence(store_, tensors_, table_, config);
+    std::map<std::string, LocatedTensor> used;
+    for_each_source(table_, [&](const SourceTensor& source) {
+      const LocatedTensor& located = *find(tensors_, source);
+      check_shape_and_type(located, source.shape);
+      used.emplace(source.names.front(), located);
+    });
+    digest_ = digest_of_finite(used, *pool_);
+  }
 
-struct Weights::Impl {
-  TensorStore store;
-  Located tensors;
-  std::vector<PlanWeight> table;
-  std::string digest;
-  std::unique_ptr<ThreadPool> pool;
+  HostTensor load(std::string_view name) const override;
+  const std::string& digest() const override { return digest_; }
 
+ private:
   const PlanWeight& weight(std::string_view name) const {
-    const auto found = std::find_if(table.begin(), table.end(),
+    const auto found = std::find_if(table_.begin(), table_.end(),
                                     [&](const PlanWeight& weight) { return weight.name == name; });
-    if (found != table.end()) return *found;
+    if (found != table_.end()) return *found;
     std::vector<std::string> known;
-    for (const PlanWeight& weight : table) known.push_back(weight.name);
-    throw Error(text("checkpoint ", store.folder().string(), " has no weight '", name,
+    for (const PlanWeight& weight : table_) known.push_back(weight.name);
+    throw Error(text("checkpoint ", store_.folder().string(), " has no weight '", name,
                      "'; nearest: ", nearest(name, known)));
   }
+
+  TensorStore store_;
+  Located tensors_;
+  std::vector<PlanWeight> table_;
+  std::string digest_;
+  std::unique_ptr<ThreadPool> pool_;
 };
 
-Weights::Weights(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Weights::Weights(Weights&&) noexcept = default;
-Weights& Weights::operator=(Weights&&) noexcept = default;
-Weights::~Weights() = default;
-
-Weights Weights::open(const std::filesystem::path& checkpoint, const ModelConfig& config,
-                      int threads) {
-  TensorStore store(checkpoint);
-  Located tensors = by_canonical_name(store);
-  const ModelType family = family_of(store);
-  FLASHRT_CHECK(family == config.type, "checkpoint ", checkpoint.string(), ": config.json says ",
-                name_of(config.type), ", its tensors are those of ", name_of(family));
-  std::vector<PlanWeight> table = pi_weights(config);
-  check_presence(store, tensors, table, config);
-  std::map<std::string, LocatedTensor> used;
-  for_each_source(table, [&](const SourceTensor& source) {
-    const LocatedTensor& located = *find(tensors, source);
-    check_shape_and_type(located, source.shape);
-    used.emplace(source.names.front(), located);
-  });
-  auto pool = std::make_unique<ThreadPool>(threads);
-  std::string digest = digest_of_finite(used, *pool);
-  return Weights(std::make_unique<Impl>(Impl{.store = std::move(store),
-                                             .tensors = std::move(tensors),
-                                             .table = std::move(table),
-                                             .digest = std::move(digest),
-                                             .pool = std::move(pool)}));
-}
-
-HostTensor Weights::load(std::string_view name) const {
-  const PlanWeight& weight = impl_->weight(name);
+HostTensor CheckpointWeights::load(std::string_view name) const {
+  const PlanWeight& weight = this->weight(name);
   const int64_t width = weight.shape.width();
   std::vector<double> factors(static_cast<size_t>(width), weight.factor);
   for (const SourceTensor& norm : weight.norm) {
     std::vector<float> scale(static_cast<size_t>(width));
-    Elements(*find(impl_->tensors, norm)->tensor).read(0, scale);
+    Elements(*find(tensors_, norm)->tensor).read(0, scale);
     for (size_t column = 0; column < scale.size(); ++column)
       factors[column] *= 1.0 + double{scale[column]};
   }
@@ -188,9 +180,9 @@ HostTensor Weights::load(std::string_view name) const {
   const int64_t rows_per_block = std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, width));
   int64_t first_row = 0;
   for (const SourceTensor& part : weight.parts) {
-    const Elements elements(*find(impl_->tensors, part)->tensor);
+    const Elements elements(*find(tensors_, part)->tensor);
     const int64_t rows = part.shape.rows(), stride = part.shape.width();
-    impl_->pool->parallel_for(rows, rows_per_block, [&](int64_t begin, int64_t end, int) {
+    pool_->parallel_for(rows, rows_per_block, [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin; row < end; ++row) {
         const std::span<float> to(result.data.data() + (first_row + row) * width,
                                   static_cast<size_t>(width));
@@ -205,6 +197,11 @@ HostTensor Weights::load(std::string_view name) const {
   return result;
 }
 
-const std::string& Weights::digest() const { return impl_->digest; }
+}  // namespace
+
+Weights Weights::open(const std::filesystem::path& checkpoint, const ModelConfig& config,
+                      int threads) {
+  return Weights(std::make_unique<CheckpointWeights>(checkpoint, config, threads));
+}
 
 }  // namespace flashrt

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// Weights: a checkpoint as the plan names it. Checked whole when opened, folded and packed when
-// loaded.
+// Weights: the tensors of a model as the plan names them, folded and packed when loaded. They come
+// from a checkpoint, which is checked whole when opened, or from a seed.
 #pragma once
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/tensor.hpp"
 #include "checkpoint/model_config.hpp"
+#include "checkpoint/random_weights.hpp"
 
 namespace flashrt {
 
@@ -24,26 +26,36 @@ struct HostTensor {
 
 class Weights {
  public:
+  // What weights are read from.
+  class Source {
+   public:
+    virtual ~Source() = default;
+    virtual HostTensor load(std::string_view name) const = 0;
+    virtual std::optional<RandomTensor> random_tensor(std::string_view) const { return {}; }
+    virtual const std::string& digest() const = 0;
+  };
+
   // Maps the files and checks all of them before anything is copied: every tensor the model needs
   // is there once, with its shape and type, inside its file, and finite.
   // threads: how many check and load; 0: one per core.
   static Weights open(const std::filesystem::path& checkpoint, const ModelConfig& config,
                       int threads);
-
-  Weights(Weights&&) noexcept;
-  Weights& operator=(Weights&&) noexcept;
-  ~Weights();
+  // Random numbers that follow from configuration and seed alone.
+  static Weights random(const ModelConfig& config, uint64_t seed, int threads);
 
   // One plan weight, folded and packed: "language.3.qkv.weight" is q, k and v stacked, with (1 + w)
   // of the norm before it multiplied into its columns. Unknown names: Error.
-  HostTensor load(std::string_view name) const;
-  // Over all bytes of all tensors used, as hex.
-  const std::string& digest() const;
+  HostTensor load(std::string_view name) const { return source_->load(name); }
+  // The same as a description, if it is random: load(name) has exactly these numbers.
+  std::optional<RandomTensor> random_tensor(std::string_view name) const {
+    return source_->random_tensor(name);
+  }
+  // Over all bytes of all tensors used, as hex; of random weights also their model and seed.
+  const std::string& digest() const { return source_->digest(); }
 
  private:
-  struct Impl;
-  explicit Weights(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Weights(std::unique_ptr<const Source> source) : source_(std::move(source)) {}
+  std::unique_ptr<const Source> source_;
 };
 
 }  // namespace flashrt
