@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -64,6 +65,18 @@ class Backend {
   virtual std::unique_ptr<Program> compile(Plan plan, std::shared_ptr<const DeviceWeights> weights,
                                            const Calibration& calibration,
                                            const CompileOptions& options) = 0;
+};
+
+// What a backend is made with. Each takes what concerns it.
+struct BackendOptions {
+  int threads = 0;  // of the host; 0: one per core
+  int device = 0;   // index of the GPU
+  // Where the CUDA backend keeps which algorithm is fastest for a shape; empty: tuned in each
+  // process.
+  std::filesystem::path tuning;
+  bool fast_accumulation = true;    // FP8 products of the library are summed with fewer bits
+  bool dependent_launch = true;     // a kernel may start while the one ahead still runs
+  bool specialised_kernels = true;  // false: the portable kernels only
 };
 
 std::unique_ptr<Backend> make_cpu_backend(int threads);

@@ -109,12 +109,19 @@ void bind_engine(py::module_& module) {
                        int steps, int horizon, std::vector<float> times, const std::string& recipe,
                        const std::optional<std::filesystem::path>& calibration, bool float_images,
                        bool guided, bool keep_values, bool float_activations,
-                       const std::string& backend, int threads) {
+                       const std::string& backend, int threads, int device,
+                       const std::optional<std::filesystem::path>& tuning, bool fast_accumulation,
+                       bool dependent_launch, bool specialised_kernels) {
              const py::gil_scoped_release release;
              return Engine(
                  {.checkpoint = checkpoint,
                   .backend = backend,
-                  .threads = threads,
+                  .backend_options = {.threads = threads,
+                                      .device = device,
+                                      .tuning = tuning.value_or(std::filesystem::path()),
+                                      .fast_accumulation = fast_accumulation,
+                                      .dependent_launch = dependent_launch,
+                                      .specialised_kernels = specialised_kernels},
                   .recipe = recipe,
                   .calibration = calibration.value_or(std::filesystem::path()),
                   .float_activations = float_activations,
@@ -126,7 +133,9 @@ void bind_engine(py::module_& module) {
            py::arg("recipe") = "f32", py::arg("calibration") = py::none(),
            py::arg("float_images") = false, py::arg("guided") = false,
            py::arg("keep_values") = false, py::arg("float_activations") = false,
-           py::arg("backend") = "cpu", py::arg("threads") = 0)
+           py::arg("backend") = "cpu", py::arg("threads") = 0, py::arg("device") = 0,
+           py::arg("tuning") = py::none(), py::arg("fast_accumulation") = true,
+           py::arg("dependent_launch") = true, py::arg("specialised_kernels") = true)
       .def(
           "recompile",
           [](const Engine& engine, int cameras, int prompt_capacity, int steps, int horizon,

@@ -10,15 +10,10 @@
 #include "checkpoint/weights.hpp"
 #include "plan/memory.hpp"
 #include "quant/precision.hpp"
+#include "runtime/backends.hpp"
 
 namespace flashrt {
 namespace {
-
-std::unique_ptr<Backend> make_backend(const std::string& name, int threads) {
-  FLASHRT_CHECK(threads >= 0, "threads: ", threads, ", expected 0 (one per core) or more");
-  if (name == "cpu") return make_cpu_backend(threads);
-  throw Error(text("backend '", name, "' is not part of this build; available: cpu"));
-}
 
 Calibration load_calibration(const std::filesystem::path& path, const std::string& weights_digest) {
   if (path.empty()) return {};
@@ -98,12 +93,13 @@ struct Engine::Model {
 };
 
 Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>()) {
-  model_->backend = make_backend(options.backend, options.threads);
+  model_->backend = make_backend(options.backend, options.backend_options);
   model_->recipe = Recipe::named(options.recipe);
   model_->recipe.float_activations = options.float_activations;
   model_->config = read_model_config(options.checkpoint);
   const Plan plan = plan_for(model_->config, options.program.plan, model_->recipe);
-  const Weights weights = Weights::open(options.checkpoint, model_->config, options.threads);
+  const Weights weights =
+      Weights::open(options.checkpoint, model_->config, options.backend_options.threads);
   model_->weights_digest = weights.digest();
   for (const ValueInfo& value : plan.values) {
     FLASHRT_CHECK(value.type != DType::kE4M3 || !options.calibration.empty(), "recipe ",

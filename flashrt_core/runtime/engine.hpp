@@ -33,8 +33,8 @@ struct ProgramOptions {
 
 struct EngineOptions {
   std::filesystem::path checkpoint;
-  std::string backend = "cpu";
-  int threads = 0;  // CPU backend; 0: one per core
+  std::string backend = "cpu";  // or "cuda"
+  BackendOptions backend_options;
   std::string recipe = "f32";
   std::filesystem::path calibration;  // needed by recipes with e4m3 activations
   bool float_activations = false;     // hold quantised activations in float: to calibrate

@@ -101,7 +101,7 @@ def test_refused_input_is_one_line_without_a_trace(flashrt, tmp_path):
     code, out, err = flashrt('golden', tmp_path / 'none')
     assert (code, out, err) == (2, '', f'error: golden: {tmp_path}/none is not a folder\n')
     code, _, err = flashrt('golden', GOLDEN / 'pi05_heads', '--backend', 'abacus')
-    assert (code, err) == (2, "error: backend 'abacus' is not part of this build; available: cpu\n")
+    assert (code, err) == (2, "error: backend 'abacus' is unknown; expected cpu or cuda\n")
     assert flashrt('golden')[0] == 2  # usage
     assert flashrt('unknown')[0] == 2
 

@@ -148,7 +148,8 @@ def test_never_converts_an_array_unseen(golden, model_input):
     ('options', 'text'),
     [
         ({'cameras': 0}, 'cameras: 0'),
-        ({'backend': 'cuda'}, "backend 'cuda' is not part of this build"),
+        ({'backend': 'abacus'}, "backend 'abacus' is unknown; expected cpu or cuda"),
+        ({'device': -1}, 'device: -1, expected 0 or more'),
         ({'recipe': 'fp9'}, 'fp9'),
         ({'recipe': 'fp8'}, 'no calibration was given'),
         ({'times': [1.0]}, '1 values for 4 steps'),

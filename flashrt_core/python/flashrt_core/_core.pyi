@@ -115,8 +115,13 @@ class Engine:
         guided: bool = False,  # compiled for real-time chunking: infer takes guidance
         keep_values: bool = False,  # no memory is reused
         float_activations: bool = False,  # quantised activations are held in float: to calibrate
-        backend: str = 'cpu',
+        backend: str = 'cpu',  # or 'cuda'
         threads: int = 0,  # 0: one per core
+        device: int = 0,  # cuda, like the following: index of the GPU
+        tuning: str | PathLike[str] | None = None,  # keeps the fastest algorithms by device and shape
+        fast_accumulation: bool = True,  # FP8 products of the library are summed with fewer bits
+        dependent_launch: bool = True,  # a kernel may start while the one ahead still runs
+        specialised_kernels: bool = True,  # False: the portable kernels only
     ) -> None: ...
     def recompile(
         self,
