@@ -9,7 +9,9 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "plan/plan.hpp"
 
@@ -27,6 +29,15 @@ class DeviceWeights {
 
 // Called after each call of a run that is observed; reading values in it is allowed.
 using Observer = std::function<void(int call, int iteration)>;
+
+// What a program and its backend have done so far. After the warm-up none of the first three may
+// grow.
+struct ProgramCounters {
+  int64_t captures = 0;     // graphs recorded by this program
+  int64_t allocations = 0;  // of device and pinned memory by this process
+  int64_t tunings = 0;      // searches for the fastest algorithm by this backend
+  int graph_nodes = 0;      // of the graph that an inference replays; 0 without graphs
+};
 
 class Program {
  public:
@@ -47,6 +58,28 @@ class Program {
   virtual void run_observed(When when, const Observer& observer) = 0;
   // The stages of kInfer up to and including this call in this iteration of its stage.
   virtual void run_until(int call, int iteration) = 0;
+
+  // ---- for comparing programs call by call; these two need keep_values
+
+  // Valid rows of any value, rounded to its type; a quantised one is divided by its scale of this
+  // iteration.
+  virtual void write_float(std::string_view value, int iteration, std::span<const float> data) = 0;
+  // This call alone, in this iteration of its stage, on what its operands hold.
+  virtual void run_call(int call, int iteration) = 0;
+
+  // ---- for measuring: each does what run() does, once, and returns milliseconds on the device
+
+  // All of it, launched as run() launches it.
+  virtual double time_run(When when) = 0;
+  // Per stage of the plan; 0 for the stages of another `when`.
+  virtual std::vector<double> time_stages(When when) = 0;
+  // Per call of the plan, over all iterations of its stage; 0 for the calls of another `when` and
+  // for those whose work is done by the kernel of the call before. Calls are waited for one by one,
+  // so their sum exceeds time_run().
+  virtual std::vector<double> time_calls(When when) = 0;
+  // Names of the kernels that run a call, in order; none if the kernel of the call before does it.
+  virtual std::vector<std::string> kernels(int call) const = 0;
+  virtual ProgramCounters counters() const = 0;
 };
 
 struct CompileOptions {
@@ -54,9 +87,18 @@ struct CompileOptions {
   bool poison = false;       // fill the arena with NaN before use: a test of lifetimes
 };
 
+// What a backend runs on, for reports.
+struct DeviceReport {
+  std::string name;      // "NVIDIA H200"
+  std::string versions;  // of driver and libraries
+  size_t total_bytes = 0, free_bytes = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
+
+  virtual DeviceReport device() const = 0;
 
   // Loads the weights of this plan in its types.
   virtual std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) = 0;

@@ -56,6 +56,11 @@ void Residency::ran(int call, int iteration, bool is_kept) {
   for (const int id : written_[call]) is_held_[id] = is_kept;
 }
 
+void Residency::given(Value value, int iteration) {
+  is_held_[plan_.storage_of(value).id] = true;
+  if (stage_[value.id] >= 0) iteration_[stage_[value.id]] = iteration;
+}
+
 Value Residency::held(Value value) const {
   const Value storage = plan_.storage_of(value);
   FLASHRT_CHECK(is_held_[storage.id], "read ", plan_[value].name,

@@ -22,6 +22,8 @@ class Residency {
   // it lies in is gone.
   void ran(int call, int iteration, bool is_kept = true);
   void lost(int storage) { is_held_[storage] = false; }
+  // The value was written from outside, in memory of its own.
+  void given(Value value, int iteration);
 
   // The storage of a value; Error, naming `value`, unless it can be read now.
   Value held(Value value) const;

@@ -3,6 +3,10 @@
 
 // The CPU backend: the reference, and what runs where there is no GPU.
 
+#include <unistd.h>
+
+#include <fstream>
+
 #include "backends/backend.hpp"
 #include "backends/cpu/cpu_program.hpp"
 #include "backends/cpu/cpu_weights.hpp"
@@ -12,10 +16,28 @@
 namespace flashrt {
 namespace {
 
+// As the kernel of the system calls it, where it does.
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (const size_t colon = line.find(": "); line.starts_with("model name") && colon != line.npos)
+      return line.substr(colon + 2);
+  }
+  return "CPU";
+}
+
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(int threads) : pool_(std::make_shared<ThreadPool>(threads)) {
     cpu::use_single_threaded_blas();
+  }
+
+  DeviceReport device() const override {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    return {.name = text(processor_name(), ", ", pool_->threads(), " threads"),
+            .versions = cpu::blas_version(),
+            .total_bytes = page * static_cast<size_t>(sysconf(_SC_PHYS_PAGES)),
+            .free_bytes = page * static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES))};
   }
 
   std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) override {

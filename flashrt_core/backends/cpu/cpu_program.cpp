@@ -4,8 +4,10 @@
 #include "backends/cpu/cpu_program.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <new>
+#include <numeric>
 
 #include "quant/scales.hpp"
 
@@ -33,6 +35,7 @@ CpuProgram::CpuProgram(Plan plan, std::shared_ptr<const CpuWeights> weights,
           plan_, [&](const Call& call) { return call_workspace(plan_, call, pool_->threads()); },
           options.keep_values)),
       is_poisoned_(options.poison),
+      keeps_values_(options.keep_values),
       scales_(resolve_scales(plan_, calibration)),
       residency_(plan_, memory_) {
   const size_t bytes =
@@ -160,7 +163,7 @@ void CpuProgram::poison(When when) {
   std::memset(arena_.get() + memory_.workspace_offset, kPoison, memory_.workspace_bytes);
 }
 
-void CpuProgram::run_call(int call, int iteration) {
+void CpuProgram::execute(int call, int iteration) {
   kernels_[call](iteration);
   residency_.ran(call, iteration);
 }
@@ -173,7 +176,7 @@ void CpuProgram::run_observed(When when, const Observer& observer) {
     if (stage.when != when) continue;
     for (int iteration = 0; iteration < stage.repeat; ++iteration) {
       for (int call = stage.first; call < stage.last; ++call) {
-        run_call(call, iteration);
+        execute(call, iteration);
         if (observer) observer(call, iteration);
       }
     }
@@ -194,11 +197,81 @@ void CpuProgram::run_until(int last, int last_iteration) {
     if (stage.when != When::kInfer) continue;
     for (int iteration = 0; iteration < stage.repeat; ++iteration) {
       for (int call = stage.first; call < stage.last; ++call) {
-        run_call(call, iteration);
+        execute(call, iteration);
         if (call == last && iteration == last_iteration) return;
       }
     }
   }
+}
+
+// ---- comparing
+
+void CpuProgram::write_float(std::string_view name, int iteration, std::span<const float> data) {
+  const Value value = plan_.find(name);
+  FLASHRT_CHECK(keeps_values_, "write_float ", name,
+                ": values share memory; compile with keep_values");
+  const View view = operand(value).at(iteration);
+  FLASHRT_CHECK(!is_integer(view.type), "write_float ", name, ": it holds ", view.type,
+                "; integers are inputs, which write() takes");
+  FLASHRT_CHECK(data.size() == static_cast<size_t>(view.rows * view.width), "write_float ", name,
+                ": ", data.size(), " floats, it has ", view.rows, " valid rows of ", view.width);
+  for (int64_t r = 0; r < view.rows; ++r)
+    encode(view.type, data.data() + r * view.width, view.scale, view.at(r), view.width);
+  residency_.given(value, iteration);
+}
+
+void CpuProgram::run_call(int call, int iteration) {
+  FLASHRT_CHECK(0 <= call && call < static_cast<int>(plan_.calls.size()), "run_call: call ", call,
+                " of ", plan_.calls.size());
+  const Stage& stage = plan_.stage_of(call);
+  FLASHRT_CHECK(keeps_values_ && 0 <= iteration && iteration < stage.repeat, "run_call: call ",
+                plan_.calls[call].name, " in iteration ", iteration, " of stage ", stage.name,
+                ", which runs ", stage.repeat, " times; it also needs keep_values");
+  execute(call, iteration);
+}
+
+// ---- measuring
+
+namespace {
+
+// Milliseconds.
+template <class Body>
+double timed(Body&& body) {
+  const auto begin = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+}  // namespace
+
+double CpuProgram::time_run(When when) {
+  return timed([&] { run(when); });
+}
+
+std::vector<double> CpuProgram::time_stages(When when) {
+  const std::vector<double> calls = time_calls(when);
+  std::vector<double> stages;
+  for (const Stage& stage : plan_.stages)
+    stages.push_back(std::accumulate(calls.begin() + stage.first, calls.begin() + stage.last, 0.0));
+  return stages;
+}
+
+std::vector<double> CpuProgram::time_calls(When when) {
+  poison(when);
+  std::vector<double> times(plan_.calls.size());
+  for (const Stage& stage : plan_.stages) {
+    if (stage.when != when) continue;
+    for (int iteration = 0; iteration < stage.repeat; ++iteration) {
+      for (int call = stage.first; call < stage.last; ++call)
+        times[call] += timed([&] { execute(call, iteration); });
+    }
+  }
+  return times;
+}
+
+std::vector<std::string> CpuProgram::kernels(int call) const {
+  return {text("cpu ", name_of(plan_.calls.at(call).op))};
 }
 
 }  // namespace flashrt::cpu

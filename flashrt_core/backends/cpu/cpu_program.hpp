@@ -33,6 +33,15 @@ class CpuProgram : public Program {
   void run_observed(When when, const Observer& observer) override;
   void run_until(int call, int iteration) override;
 
+  void write_float(std::string_view value, int iteration, std::span<const float> data) override;
+  void run_call(int call, int iteration) override;
+
+  double time_run(When when) override;
+  std::vector<double> time_stages(When when) override;
+  std::vector<double> time_calls(When when) override;
+  std::vector<std::string> kernels(int call) const override;
+  ProgramCounters counters() const override { return {}; }
+
  private:
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
@@ -43,7 +52,7 @@ class CpuProgram : public Program {
   std::shared_ptr<const RopeTable> rope_table(double base, int head_dim, int64_t positions);
 
   void poison(When when);
-  void run_call(int call, int iteration);
+  void execute(int call, int iteration);
   // The view of a value whose memory still holds it; Error otherwise.
   View held(std::string_view name) const;
 
@@ -52,6 +61,7 @@ class CpuProgram : public Program {
   const std::shared_ptr<ThreadPool> pool_;
   const MemoryPlan memory_;
   const bool is_poisoned_;
+  const bool keeps_values_;
   std::unique_ptr<std::byte, Free> arena_;
 
   std::vector<std::vector<float>> scales_;  // per storage value; empty unless e4m3

@@ -21,6 +21,8 @@ namespace flashrt::cpu {
 
 void use_single_threaded_blas() { FLASHRT_BLAS(openblas_set_num_threads)(1); }
 
+std::string blas_version() { return FLASHRT_BLAS(openblas_get_config)(); }
+
 void multiply(const MatrixProduct& p, float* c, int64_t c_stride, float keep) {
   FLASHRT_BLAS(cblas_sgemm)
   (CblasRowMajor, CblasNoTrans, p.b_transposed ? CblasTrans : CblasNoTrans,

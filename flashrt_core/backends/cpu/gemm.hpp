@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "base/parallel.hpp"
@@ -15,6 +16,8 @@ namespace flashrt::cpu {
 
 // BLAS must not start threads of its own beside the pool. Process-wide.
 void use_single_threaded_blas();
+// Its name, version and options.
+std::string blas_version();
 
 // c [rows, columns] = a [rows, depth] b^T + keep * c, with b [columns, depth] if transposed, else
 // [depth, columns].
