@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+#include "backends/cuda/cuda_backend.hpp"
+
+#include <algorithm>
+
+#include "backends/cuda/cuda_program.hpp"
+#include "backends/module.hpp"
+
+namespace flashrt::cuda {
+namespace {
+
+size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+class CudaBackend : public Backend {
+ public:
+  explicit CudaBackend(const BackendOptions& options) : context_(std::make_shared<Context>()) {
+    context_->options = options;
+    context_->device = query_device(options.device);
+    context_->device.is_specialised = options.specialised_kernels;
+    context_->tuner = std::make_unique<LinearTuner>(context_->device, options);
+  }
+
+  std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) override {
+    use_device();
+    return std::make_shared<CudaWeights>(
+        plan, [&](std::string_view name) { return weights.load(name); },
+        [&](std::string_view name) { return weights.random_tensor(name); }, context_->device);
+  }
+
+  // An upper bound: which kernel runs is decided when a program is compiled. Programs have one
+  // workspace for all calls, outside the arena.
+  size_t workspace_bytes(const Plan& plan, const Call& call) const override {
+    const auto product = [&](Value y) { return plan[y].shape.elements() * sizeof(float); };
+    if (const auto* op = std::get_if<Linear>(&call.op)) return product(op->y);
+    if (const auto* op = std::get_if<PatchEmbed>(&call.op)) {
+      const WeightInfo& weight = plan.weight(op->weight);
+      const int64_t width =
+          aligned(weight.shape.width() * sizeof(float));  // at most, with its padding
+      return product(op->y) + plan[op->y].shape.rows() * width;
+    }
+    return 0;
+  }
+
+  std::unique_ptr<Program> compile(Plan plan, std::shared_ptr<const DeviceWeights> weights,
+                                   const Calibration& calibration,
+                                   const CompileOptions& options) override {
+    use_device();
+    auto cuda_weights = std::dynamic_pointer_cast<const CudaWeights>(weights);
+    FLASHRT_CHECK(cuda_weights, "compile: the weights were uploaded by another backend");
+    return std::make_unique<CudaProgram>(std::move(plan), std::move(cuda_weights), calibration,
+                                         context_, options);
+  }
+
+ private:
+  void use_device() const { check(cudaSetDevice(context_->device.index), "cudaSetDevice"); }
+
+  std::shared_ptr<Context> context_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
+  return std::make_unique<CudaBackend>(options);
+}
+
+}  // namespace flashrt::cuda

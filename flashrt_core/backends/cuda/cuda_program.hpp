@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// CudaProgram: a plan bound to one arena in device memory. What runs once per prompt and once per
+// observation is captured in one graph each when the program is compiled; running replays them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/cuda/cuda_weights.hpp"
+#include "backends/cuda/device.hpp"
+#include "backends/cuda/dispatch.hpp"
+#include "plan/memory.hpp"
+#include "plan/residency.hpp"
+
+namespace flashrt::cuda {
+
+// What the programs of one backend share.
+struct Context {
+  BackendOptions options;
+  DeviceInfo device;
+  std::unique_ptr<LinearTuner> tuner;
+};
+
+class CudaProgram : public Program {
+ public:
+  CudaProgram(Plan plan, std::shared_ptr<const CudaWeights> weights, const Calibration& calibration,
+              std::shared_ptr<Context> context, const CompileOptions& options);
+
+  const Plan& plan() const override { return plan_; }
+  size_t arena_bytes() const override;
+
+  // Copied to pinned memory at once, and from there to the device while the caller goes on.
+  void write(std::string_view value, std::span<const std::byte> data) override;
+  void read(std::string_view value, std::span<std::byte> data) const override;
+  void read_float(std::string_view value, std::span<float> data) const override;
+
+  void run(When when) override;
+  void run_observed(When when, const Observer& observer) override;
+  void run_until(int call, int iteration) override;
+
+ private:
+  struct Staged {
+    size_t offset = 0;  // in the pinned memory
+    size_t bytes = 0;
+    bool is_pending = false;  // a copy from it may still be on its way
+  };
+
+  void place_inputs();
+  void clear_arena();
+  void warm_up();
+  void capture();
+  Matrix matrix_of(Value value, int iteration) const;
+  // Valid rows by the lengths as they were last written; Error if they exceed a capacity.
+  int64_t valid_rows(const ValueInfo& info) const;
+  void check_lengths() const;
+  void use_device() const;
+  void synchronize() const;
+
+  void poison(When when);
+  // Calls body(call, iteration) for every launch of a run, until it returns false.
+  void for_each_launch(When when, const std::function<bool(int call, int iteration)>& body) const;
+  void launch(int call, int iteration, bool is_first);
+  void ran(int call, int iteration);
+
+  const Plan plan_;
+  const std::shared_ptr<const CudaWeights> weights_;
+  const std::shared_ptr<Context> context_;
+  const bool is_poisoned_;
+  const std::vector<std::vector<float>> scales_;  // per storage value; empty unless e4m3
+  const std::vector<bool> joined_;
+  const MemoryPlan memory_;
+  Residency residency_;
+
+  Stream stream_;
+  DeviceBuffer arena_;
+  PinnedBuffer staging_;
+  mutable std::vector<Staged> staged_;  // per value: of inputs and states
+  PinnedBuffer results_;                // what small reads pass through
+  std::optional<Dispatch> dispatch_;
+  std::vector<Graph> graphs_;  // per When; none for kLoad
+};
+
+}  // namespace flashrt::cuda

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// Dispatch: the one place where the operations of a plan meet kernels. It binds operands to memory,
+// chooses the kernel of every linear, and launches calls one by one or, where a kernel does two
+// calls at once, in pairs.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/cuda/constants.hpp"
+#include "backends/cuda/cuda_weights.hpp"
+#include "backends/cuda/linear_tuner.hpp"
+#include "kernels/attention.cuh"
+#include "kernels/linear.cuh"
+
+namespace flashrt::cuda {
+
+// Calls i for which call i + 1 may be done by the same kernel, judged by the plan alone: a linear
+// and the glu, qkv_rope or unguided euler_step that alone reads it.
+std::vector<bool> joinable_calls(const Plan& plan);
+
+class Dispatch {
+ public:
+  // Where an operand lies in an iteration of its stage.
+  using MatrixOf = std::function<Matrix(Value value, int iteration)>;
+
+  // joined: the calls that may run together with the next one.
+  Dispatch(const Plan& plan, const CudaWeights& weights, const DeviceInfo& device,
+           MatrixOf matrix_of, std::vector<bool> joined, LinearTuner& tuner, const Stream& stream);
+
+  // Launches this call, and the next one if runs_with_next(call); in that order callers pass over
+  // the second.
+  void launch(int call, int iteration, const Launch& launch);
+  bool runs_with_next(int call) const { return joined_[call]; }
+  // Whether the first call of a pair writes its result.
+  bool keeps_result(int call) const;
+  // The kernel that ran last for this call; of the second of a pair, that of the first.
+  std::string_view kernel(int call) const { return kernels_[call]; }
+  size_t workspace_bytes() const { return workspace_.size(); }
+  size_t constant_bytes() const { return constants_.bytes(); }
+
+ private:
+  LinearArgs linear_args(int call, int iteration) const;
+  LinearArgs patch_linear_args(const PatchEmbed& op, int iteration) const;
+  QkvRopeArgs rope_args(const QkvRope& op, int iteration) const;
+  AttentionArgs attention_args(int call, int iteration) const;
+  const float* vector(const std::string& name) const;
+  const int32_t* integer(Value value, int iteration) const;
+  const float* number(Value value, int iteration) const;
+  int settled_begin(int call) const;
+  void choose_linears(LinearTuner& tuner, const Stream& stream);
+
+  const char* run(const PatchEmbed& op, int call, int iteration, const Launch& launch) const;
+  const char* run(const TokenEmbed& op, int call, int iteration, const Launch& launch) const;
+  const char* run(const AddNorm& op, int call, int iteration, const Launch& launch) const;
+  const char* run(const Linear& op, int call, int iteration, const Launch& launch) const;
+  const char* run(const QkvRope& op, int call, int iteration, const Launch& launch) const;
+  const char* run(const Attention& op, int call, int iteration, const Launch& launch) const;
+  const char* run(const Glu& op, int call, int iteration, const Launch& launch) const;
+  const char* run(const TimeEmbed& op, int call, int iteration, const Launch& launch) const;
+  const char* run(const EulerStep& op, int call, int iteration, const Launch& launch) const;
+  const char* run(const Quantize& op, int call, int iteration, const Launch& launch) const;
+
+  const Plan& plan_;
+  const CudaWeights& weights_;
+  const DeviceInfo& device_;
+  const MatrixOf matrix_of_;
+  const Constants constants_;
+  std::vector<bool> joined_;
+  std::vector<std::optional<LinearChoice>> choices_;  // per call: of linears and patch embeddings
+  LinearTuner& tuner_;
+  DeviceBuffer workspace_;
+  std::vector<std::string> kernels_;  // per call
+};
+
+}  // namespace flashrt::cuda
