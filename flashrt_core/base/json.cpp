@@ -3,7 +3,9 @@
 
 #include "base/json.hpp"
 
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <set>
 #include <vector>
@@ -22,13 +24,17 @@ constexpr int kMaxDepth = 64;
 }  // namespace
 
 std::string read_text_file(const std::filesystem::path& path, size_t max_bytes) {
+  // The size of what was opened: the path may name another file by now.
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  FLASHRT_CHECK(file, "cannot read ", path.string(), ": ", std::strerror(errno));
   std::error_code error;
-  const auto bytes = std::filesystem::file_size(path, error);
-  FLASHRT_CHECK(!error, "cannot read ", path.string(), ": ", error.message());
+  FLASHRT_CHECK(std::filesystem::is_regular_file(path, error), "cannot read ", path.string(),
+                ": it is not a regular file");
+  const auto bytes = static_cast<size_t>(file.tellg());
   FLASHRT_CHECK(bytes <= max_bytes, path.string(), " has ", bytes, " bytes, expected at most ",
                 max_bytes);
   std::string content(bytes, '\0');
-  std::ifstream file(path, std::ios::binary);
+  file.seekg(0);
   file.read(content.data(), static_cast<std::streamsize>(bytes));
   FLASHRT_CHECK(file && file.gcount() == static_cast<std::streamsize>(bytes), "cannot read ",
                 path.string(), ": got ", file.gcount(), " of ", bytes, " bytes");
