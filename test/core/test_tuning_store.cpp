@@ -104,8 +104,8 @@ TEST(TuningStore, LosesNothingUnderConcurrentWriters) {
   const auto path = folder.path() / "tuning.json";
   constexpr int kWriters = 4, kCalls = 10;
   const auto write = [&](const std::string& writer) {
-    TuningStore store(path, kHere);
     for (int call = 0; call < kCalls; ++call) {
+      TuningStore store(path, kHere);
       store.put(text(writer, " ", call), kFast);
       store.save();
     }
