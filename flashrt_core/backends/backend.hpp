@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,6 +38,9 @@ struct ProgramCounters {
   int64_t allocations = 0;  // of device and pinned memory by this process
   int64_t tunings = 0;      // searches for the fastest algorithm by this backend
   int graph_nodes = 0;      // of the graph that an inference replays; 0 without graphs
+  std::map<std::string, int> graph_node_kinds;  // "kernel", "memcpy", ...
+  // The graph is recorded several times and the fastest stays: medians of the extremes.
+  double fastest_capture_ms = 0, slowest_capture_ms = 0;
 };
 
 class Program {
@@ -119,6 +123,7 @@ struct BackendOptions {
   bool fast_accumulation = true;    // FP8 products of the library are summed with fewer bits
   bool dependent_launch = true;     // a kernel may start while the one ahead still runs
   bool specialised_kernels = true;  // false: the portable kernels only
+  int captures = 3;  // how often the graph of an inference is recorded, to keep the fastest
 };
 
 std::unique_ptr<Backend> make_cpu_backend(int threads);

@@ -22,6 +22,15 @@ class CudaBackend : public Backend {
     context_->tuner = std::make_unique<LinearTuner>(context_->device, options);
   }
 
+  DeviceReport device() const override {
+    use_device();
+    DeviceReport report{.name = context_->device.name,
+                        .versions = text("driver ", driver_version(), ", CUDA runtime ",
+                                         CUDART_VERSION, ", ", context_->tuner->library_version())};
+    check(cudaMemGetInfo(&report.free_bytes, &report.total_bytes), "cudaMemGetInfo");
+    return report;
+  }
+
   std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) override {
     use_device();
     return std::make_shared<CudaWeights>(

@@ -42,6 +42,15 @@ class CudaProgram : public Program {
   void run_observed(When when, const Observer& observer) override;
   void run_until(int call, int iteration) override;
 
+  void write_float(std::string_view value, int iteration, std::span<const float> data) override;
+  void run_call(int call, int iteration) override;
+
+  double time_run(When when) override;
+  std::vector<double> time_stages(When when) override;
+  std::vector<double> time_calls(When when) override;
+  std::vector<std::string> kernels(int call) const override { return dispatch_->kernels(call); }
+  ProgramCounters counters() const override;
+
  private:
   struct Staged {
     size_t offset = 0;  // in the pinned memory
@@ -53,25 +62,31 @@ class CudaProgram : public Program {
   void clear_arena();
   void warm_up();
   void capture();
+  Graph capture_run(When when);
   Matrix matrix_of(Value value, int iteration) const;
   // Valid rows by the lengths as they were last written; Error if they exceed a capacity.
   int64_t valid_rows(const ValueInfo& info) const;
-  void check_lengths() const;
   void use_device() const;
   void synchronize() const;
+  // Ready to run what runs at `when`: lengths are valid, memory is poisoned if it is to be.
+  void prepare(When when);
+  void after_run(When when);
+  // Milliseconds on the device.
+  double timed(const std::function<void()>& body) const;
 
   void poison(When when);
   // Calls body(call, iteration) for every launch of a run, until it returns false.
   void for_each_launch(When when, const std::function<bool(int call, int iteration)>& body) const;
   void launch(int call, int iteration, bool is_first);
+  void launch_all(When when);
   void ran(int call, int iteration);
 
   const Plan plan_;
   const std::shared_ptr<const CudaWeights> weights_;
   const std::shared_ptr<Context> context_;
   const bool is_poisoned_;
+  const bool keeps_values_;
   const std::vector<std::vector<float>> scales_;  // per storage value; empty unless e4m3
-  const std::vector<bool> joined_;
   const MemoryPlan memory_;
   Residency residency_;
 
@@ -81,7 +96,10 @@ class CudaProgram : public Program {
   mutable std::vector<Staged> staged_;  // per value: of inputs and states
   PinnedBuffer results_;                // what small reads pass through
   std::optional<Dispatch> dispatch_;
-  std::vector<Graph> graphs_;  // per When; none for kLoad
+  std::vector<Graph> graphs_;        // per When; none for kLoad
+  std::vector<Graph> stage_graphs_;  // per stage, made when they are timed
+  int64_t captures_ = 0;
+  double fastest_capture_ms_ = 0, slowest_capture_ms_ = 0;
 };
 
 }  // namespace flashrt::cuda

@@ -45,14 +45,14 @@ std::vector<bool> joinable_calls(const Plan& plan) {
 }
 
 Dispatch::Dispatch(const Plan& plan, const CudaWeights& weights, const DeviceInfo& device,
-                   MatrixOf matrix_of, std::vector<bool> joined, LinearTuner& tuner,
-                   const Stream& stream)
+                   MatrixOf matrix_of, bool keep_values, LinearTuner& tuner, const Stream& stream)
     : plan_(plan),
       weights_(weights),
       device_(device),
       matrix_of_(std::move(matrix_of)),
       constants_(plan, weights),
-      joined_(std::move(joined)),
+      keep_values_(keep_values),
+      paired_(joinable_calls(plan)),
       choices_(plan.calls.size()),
       tuner_(tuner),
       kernels_(plan.calls.size()) {
@@ -116,7 +116,7 @@ GluArgs glu_args(const Glu& op, int k, const Dispatch::MatrixOf& matrix_of) {
 
 }  // namespace
 
-LinearArgs Dispatch::linear_args(int call, int k) const {
+LinearArgs Dispatch::linear_args(int call, int k, bool with_next) const {
   const auto& op = std::get<Linear>(plan_.calls[call].op);
   LinearArgs args{.x = matrix_of_(op.x, k),
                   .weight = weights_.get(plan_.weight(op.weight)),
@@ -125,18 +125,18 @@ LinearArgs Dispatch::linear_args(int call, int k) const {
                   .activation = op.activation,
                   .residual = matrix_of_(op.residual, k),
                   .y = matrix_of_(op.y, k)};
-  if (!joined_[call]) return args;
+  if (!with_next) return args;
   const Op& next = plan_.calls[call + 1].op;
   if (const auto* glu = std::get_if<Glu>(&next)) args.glu = glu_args(*glu, k, matrix_of_);
   if (const auto* rope = std::get_if<QkvRope>(&next)) args.rope = rope_args(*rope, k);
   if (const auto* euler = std::get_if<EulerStep>(&next))
     args.euler = euler_args(*euler, k, matrix_of_);
-  if (!keeps_result(call)) args.y.data = nullptr;
+  if (!args.euler) args.y.data = nullptr;
   return args;
 }
 
 bool Dispatch::keeps_result(int call) const {
-  return !joined_[call] || std::holds_alternative<EulerStep>(plan_.calls[call + 1].op);
+  return !runs_with_next(call) || std::holds_alternative<EulerStep>(plan_.calls[call + 1].op);
 }
 
 // The product of a patch embedding: the patches, gathered into the workspace, times the weight,
@@ -212,8 +212,8 @@ void Dispatch::choose_linears(LinearTuner& tuner, const Stream& stream) {
       const size_t patches = args.x.rows * args.x.stride * size_of(args.x.type);
       bytes = std::max(bytes, patches + tuner.workspace_bytes(args, *choices_[call]));
     } else if (std::holds_alternative<Linear>(op)) {
-      joined_[call] = joined_[call] && tuner.has_fused(linear_args(call, 0));
-      const LinearArgs args = linear_args(call, 0);
+      paired_[call] = paired_[call] && tuner.has_fused(linear_args(call, 0, true));
+      const LinearArgs args = linear_args(call, 0, paired_[call]);
       choices_[call] = tuner.choose(args, stream);
       bytes = std::max(bytes, tuner.workspace_bytes(args, *choices_[call]));
     } else if (std::holds_alternative<Attention>(op)) {
@@ -226,9 +226,11 @@ void Dispatch::choose_linears(LinearTuner& tuner, const Stream& stream) {
 // ---- launching
 
 void Dispatch::launch(int call, int iteration, const Launch& launch) {
-  kernels_[call] = std::visit([&](const auto& op) { return run(op, call, iteration, launch); },
-                              plan_.calls[call].op);
-  if (joined_[call]) kernels_[call + 1] = kernels_[call];
+  const char* kernel = std::visit([&](const auto& op) { return run(op, call, iteration, launch); },
+                                  plan_.calls[call].op);
+  if (!kernels_[call].empty()) return;  // every launch of a call takes the same way
+  if (std::holds_alternative<PatchEmbed>(plan_.calls[call].op)) kernels_[call] = {"patches"};
+  kernels_[call].push_back(kernel);
 }
 
 const char* Dispatch::run(const PatchEmbed& op, int call, int k, const Launch& launch) const {
@@ -272,7 +274,8 @@ const char* Dispatch::run(const AddNorm& op, int, int k, const Launch& launch) c
 }
 
 const char* Dispatch::run(const Linear&, int call, int k, const Launch& launch) const {
-  return tuner_.run(linear_args(call, k), *choices_[call], workspace_.data(), launch);
+  return tuner_.run(linear_args(call, k, runs_with_next(call)), *choices_[call], workspace_.data(),
+                    launch);
 }
 
 const char* Dispatch::run(const QkvRope& op, int, int k, const Launch& launch) const {

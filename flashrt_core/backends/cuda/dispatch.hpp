@@ -29,23 +29,24 @@ class Dispatch {
   // Where an operand lies in an iteration of its stage.
   using MatrixOf = std::function<Matrix(Value value, int iteration)>;
 
-  // joined: the calls that may run together with the next one.
+  // keep_values: every call runs alone, by the kernels that the pairs would use, so that results
+  // have the same bits.
   Dispatch(const Plan& plan, const CudaWeights& weights, const DeviceInfo& device,
-           MatrixOf matrix_of, std::vector<bool> joined, LinearTuner& tuner, const Stream& stream);
+           MatrixOf matrix_of, bool keep_values, LinearTuner& tuner, const Stream& stream);
 
   // Launches this call, and the next one if runs_with_next(call); in that order callers pass over
   // the second.
   void launch(int call, int iteration, const Launch& launch);
-  bool runs_with_next(int call) const { return joined_[call]; }
+  bool runs_with_next(int call) const { return paired_[call] && !keep_values_; }
   // Whether the first call of a pair writes its result.
   bool keeps_result(int call) const;
-  // The kernel that ran last for this call; of the second of a pair, that of the first.
-  std::string_view kernel(int call) const { return kernels_[call]; }
+  // The kernels that ran last for this call; none if those of the call before did its work.
+  const std::vector<std::string>& kernels(int call) const { return kernels_[call]; }
   size_t workspace_bytes() const { return workspace_.size(); }
   size_t constant_bytes() const { return constants_.bytes(); }
 
  private:
-  LinearArgs linear_args(int call, int iteration) const;
+  LinearArgs linear_args(int call, int iteration, bool with_next) const;
   LinearArgs patch_linear_args(const PatchEmbed& op, int iteration) const;
   QkvRopeArgs rope_args(const QkvRope& op, int iteration) const;
   AttentionArgs attention_args(int call, int iteration) const;
@@ -71,11 +72,12 @@ class Dispatch {
   const DeviceInfo& device_;
   const MatrixOf matrix_of_;
   const Constants constants_;
-  std::vector<bool> joined_;
+  const bool keep_values_;
+  std::vector<bool> paired_;  // per call: a kernel does it together with the next one
   std::vector<std::optional<LinearChoice>> choices_;  // per call: of linears and patch embeddings
   LinearTuner& tuner_;
   DeviceBuffer workspace_;
-  std::vector<std::string> kernels_;  // per call
+  std::vector<std::vector<std::string>> kernels_;  // per call
 };
 
 }  // namespace flashrt::cuda
