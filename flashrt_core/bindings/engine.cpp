@@ -111,10 +111,12 @@ void bind_engine(py::module_& module) {
                        bool guided, bool keep_values, bool float_activations,
                        const std::string& backend, int threads, int device,
                        const std::optional<std::filesystem::path>& tuning, bool fast_accumulation,
-                       bool dependent_launch, bool specialised_kernels) {
+                       bool dependent_launch, bool specialised_kernels,
+                       std::optional<uint64_t> random_seed) {
              const py::gil_scoped_release release;
              return Engine(
                  {.checkpoint = checkpoint,
+                  .random_seed = random_seed,
                   .backend = backend,
                   .backend_options = {.threads = threads,
                                       .device = device,
@@ -135,7 +137,8 @@ void bind_engine(py::module_& module) {
            py::arg("keep_values") = false, py::arg("float_activations") = false,
            py::arg("backend") = "cpu", py::arg("threads") = 0, py::arg("device") = 0,
            py::arg("tuning") = py::none(), py::arg("fast_accumulation") = true,
-           py::arg("dependent_launch") = true, py::arg("specialised_kernels") = true)
+           py::arg("dependent_launch") = true, py::arg("specialised_kernels") = true,
+           py::arg("random_seed") = py::none())
       .def(
           "recompile",
           [](const Engine& engine, int cameras, int prompt_capacity, int steps, int horizon,

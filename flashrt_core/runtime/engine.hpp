@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,7 +33,10 @@ struct ProgramOptions {
 };
 
 struct EngineOptions {
-  std::filesystem::path checkpoint;
+  std::filesystem::path checkpoint;  // a folder
+  // Random weights of this seed; of the checkpoint only config.json is read. The names pi05 and pi0
+  // then stand for the published sizes.
+  std::optional<uint64_t> random_seed;
   std::string backend = "cpu";  // or "cuda"
   BackendOptions backend_options;
   std::string recipe = "f32";

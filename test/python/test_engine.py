@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """The engine as Python sees it: determinism, options that must not change bits, and errors with values."""
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -212,3 +213,25 @@ def test_refuses_models_to_come(tmp_path):
     (tmp_path / 'config.json').write_text('{"model_type": "pi0_fast"}')
     with pytest.raises(ModelNotSupportedError, match='not supported yet'):
         _core.read_model_config(tmp_path)
+
+
+def test_random_weights_need_no_checkpoint(golden, model_input, actions, tmp_path):
+    shutil.copy(golden / 'pi05_tiny' / 'config.json', tmp_path)
+
+    def act(seed):
+        engine = _core.Engine(tmp_path, cameras=CAMERAS, prompt_capacity=CAPACITY, threads=2, random_seed=seed)
+        assert engine.weights_digest.startswith(f'random pi05 seed {seed} ')
+        return engine.infer(**model_input)
+
+    first = act(1)
+    assert np.isfinite(first).all()
+    np.testing.assert_array_equal(first, act(1))
+    assert not np.array_equal(first, act(2))
+    assert not np.array_equal(first, actions)
+
+
+def test_random_weights_keep_activations_in_range(golden, model_input):
+    engine = make_engine(golden, random_seed=0, keep_values=True)
+    values = ['vision.norm.residual', 'prefix.1.mlp_norm.residual', 'denoise.norm.residual', 'denoise.velocity']
+    for name, value in engine.trace(values, **model_input).items():
+        assert 0.3 < np.sqrt(np.square(value).mean()) < 10, name

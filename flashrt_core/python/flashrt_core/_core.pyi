@@ -122,6 +122,9 @@ class Engine:
         fast_accumulation: bool = True,  # FP8 products of the library are summed with fewer bits
         dependent_launch: bool = True,  # a kernel may start while the one ahead still runs
         specialised_kernels: bool = True,  # False: the portable kernels only
+        # Random weights of this seed; of the checkpoint only config.json is read. The names pi05 and pi0 then
+        # stand for the published sizes.
+        random_seed: int | None = None,
     ) -> None: ...
     def recompile(
         self,
