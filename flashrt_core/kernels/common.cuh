@@ -10,6 +10,7 @@
 #include <cuda_fp8.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/math.hpp"
 #include "kernels/launch.hpp"
@@ -150,9 +151,10 @@ __device__ __forceinline__ float rounded_to(DType type, float scale, float x) {
 }
 
 // ---- vectors of N elements, loaded and stored in one access of N * sizeof(T) bytes (4, 8 or 16)
+// or in several of 16
 
 template <class T, int N>
-struct alignas(sizeof(T) * N) Vector {
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vector {
   T at[N];
 };
 
@@ -163,6 +165,84 @@ __device__ __forceinline__ Vector<T, N> load_vector(const T* p) {
 template <class T, int N>
 __device__ __forceinline__ void store_vector(T* p, const Vector<T, N>& v) {
   *reinterpret_cast<Vector<T, N>*>(p) = v;
+}
+
+template <class T, int N>
+__device__ __forceinline__ void to_floats(const Vector<T, N>& v, float (&x)[N]) {
+  if constexpr (std::is_same_v<T, bf16> && N % 2 == 0) {  // bf16 is the upper half of a float
+    const auto* words = reinterpret_cast<const uint32_t*>(&v);
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      x[i] = __uint_as_float(words[i / 2] << 16);
+      x[i + 1] = __uint_as_float(words[i / 2] & 0xffff0000u);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = to_float(v.at[i]);
+  }
+}
+template <int N, class T>
+__device__ __forceinline__ void load_floats(const T* p, float (&x)[N]) {
+  to_floats(load_vector<T, N>(p), x);
+}
+
+// ---- the scale of e4m3 as a divisor of many numbers
+
+struct Divisor {
+  float value = 1;
+  float reciprocal = 1;  // rounded to nearest
+};
+// Scales within which quotient() neither overflows nor loses bits; kernels that use it leave others
+// to those that divide.
+inline bool is_divisor(float scale) { return scale >= 0x1p-100f && scale <= 0x1p100f; }
+inline Divisor divisor_of(const Matrix& m) { return {m.scale, 1.0f / m.scale}; }
+
+// Rounds to the same e4m3 code as x / d.value, without a division: a product and one correction by
+// its remainder (Markstein 1990). Tried with every mantissa of the divisor at every boundary
+// between codes and two units around it: the quotient had the bits of the division.
+__device__ __forceinline__ float quotient(float x, const Divisor& d) {
+  constexpr float kBeyond = 0x1p20f;  // every code; an infinite product would have no remainder
+  float q = __fmul_rn(x, d.reciprocal);
+  asm("min.NaN.f32 %0, %0, %1;" : "+f"(q) : "f"(kBeyond));
+  asm("max.NaN.f32 %0, %0, %1;" : "+f"(q) : "f"(-kBeyond));
+  return __fmaf_rn(__fmaf_rn(-q, d.value, x), d.reciprocal, q);
+}
+
+// ---- N floats rounded to a type and stored, two at a time in each conversion
+
+__device__ __forceinline__ uint32_t packed_bf16(float low, float high) {
+  const __nv_bfloat162_raw pair = __floats2bfloat162_rn(low, high);
+  return pair.x | static_cast<uint32_t>(pair.y) << 16;
+}
+__device__ __forceinline__ uint32_t packed_f16(float low, float high) {
+  const __half2_raw pair = __floats2half2_rn(low, high);
+  return pair.x | static_cast<uint32_t>(pair.y) << 16;
+}
+__device__ __forceinline__ uint32_t packed_e4m3(float low, float high) {
+  return __nv_cvt_float2_to_fp8x2({low, high}, __NV_SATFINITE, __NV_E4M3);
+}
+
+template <class T, int N>
+__device__ __forceinline__ void store_floats(T* p, const float (&x)[N], const Divisor& d) {
+  constexpr int kPerWord = sizeof(uint32_t) / sizeof(T);
+  static_assert(N % kPerWord == 0);
+  Vector<uint32_t, N / kPerWord> words;
+#pragma unroll
+  for (int i = 0; i < N / kPerWord; ++i) {
+    const float* in = x + i * kPerWord;
+    if constexpr (std::is_same_v<T, float>) {
+      words.at[i] = __float_as_uint(in[0]);
+    } else if constexpr (std::is_same_v<T, bf16>) {
+      words.at[i] = packed_bf16(in[0], in[1]);
+    } else if constexpr (std::is_same_v<T, f16>) {
+      words.at[i] = packed_f16(in[0], in[1]);
+    } else {
+      static_assert(std::is_same_v<T, e4m3>);
+      words.at[i] = packed_e4m3(quotient(in[0], d), quotient(in[1], d)) |
+                    packed_e4m3(quotient(in[2], d), quotient(in[3], d)) << 16;
+    }
+  }
+  store_vector(reinterpret_cast<uint32_t*>(p), words);
 }
 
 // ---- reductions, in a fixed order

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "base/check.hpp"
 #include "base/tensor.hpp"
 
 namespace flashrt::cuda {
@@ -49,6 +50,19 @@ inline bool is_aligned(const Matrix& m, int bytes) {
 }
 inline bool is_aligned(const WeightView& w, int bytes) {
   return is_aligned(w.data, w.type, w.width, w.stride, bytes);
+}
+
+// What launchers ask of an operand that is read or written as numbers: present, of this shape, and
+// of a type that store() and load() scale.
+inline void check_operand(const char* operation, const char* name, const Matrix& m, int64_t rows,
+                          int64_t width) {
+  FLASHRT_CHECK(m, operation, ": ", name, " is absent");
+  FLASHRT_CHECK(m.rows == rows && m.width == width, operation, ": ", name, " is [", m.rows, ", ",
+                m.width, "], expected [", rows, ", ", width, "]");
+  FLASHRT_CHECK(m.type != DType::kI32 && m.type != DType::kU8, operation, ": ", name, " is ",
+                m.type, ", expected f32, bf16, f16 or e4m3");
+  FLASHRT_CHECK(m.scale > 0, operation, ": ", name, " has scale ", m.scale,
+                ", expected a positive one");
 }
 
 }  // namespace flashrt::cuda
