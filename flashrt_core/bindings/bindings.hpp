@@ -18,6 +18,7 @@ void bind_errors(pybind11::module_& module);
 void bind_model_config(pybind11::module_& module);
 void bind_calibration(pybind11::module_& module);
 void bind_engine(pybind11::module_& module);
+void bind_measure(pybind11::module_& module);
 void bind_plan(pybind11::module_& module);
 
 // A C-contiguous array of exactly this type: never converted, so never copied behind the caller's

@@ -7,10 +7,12 @@
 #include <pybind11/stl/filesystem.h>
 
 #include <optional>
+#include <tuple>
 #include <variant>
 
 #include "bindings/bindings.hpp"
 #include "plan/print.hpp"
+#include "runtime/measure.hpp"
 
 namespace py = pybind11;
 
@@ -36,6 +38,8 @@ void check_layout(std::string_view name, const py::array& array, const Shape& ex
 
 // Bytes, or floats in [-1, 1].
 using Images = std::variant<Array<uint8_t>, Array<float>>;
+// Images, tokens, noise, state.
+using PythonInput = std::tuple<Images, Array<int32_t>, Array<float>, std::optional<Array<float>>>;
 
 ModelInput model_input(const Engine& engine, const Images& images, const Array<int32_t>& tokens,
                        const Array<float>& noise, const std::optional<Array<float>>& state,
@@ -203,6 +207,24 @@ void bind_engine(py::module_& module) {
           py::arg("calibration"), py::arg("images").noconvert(), py::arg("tokens").noconvert(),
           py::arg("noise").noconvert(), py::arg("state").noconvert() = py::none(),
           "Adds this inference to the calibration.")
+      .def(
+          "measure",
+          [](Engine& engine, const std::vector<PythonInput>& inputs, int warmup, int runs,
+             int operation_runs) {
+            std::vector<ModelInput> model_inputs;
+            for (const auto& [images, tokens, noise, state] : inputs)
+              model_inputs.push_back(model_input(engine, images, tokens, noise, state, nullptr));
+            const py::gil_scoped_release release;
+            return measure(engine, model_inputs,
+                           {.warmup = warmup, .runs = runs, .operation_runs = operation_runs});
+          },
+          py::arg("inputs").noconvert(), py::arg("warmup") = 50, py::arg("runs") = 200,
+          py::arg("operation_runs") = 0, "Times of inferences, stages and calls.")
+      .def(
+          "report_calls",
+          [](Engine& engine, int prompt_length) { return report_calls(engine, prompt_length); },
+          py::arg("prompt_length"), "The calls of the plan, with their costs and kernels.")
+      .def_property_readonly("device", &Engine::device)
       .def_property_readonly("config", &Engine::config)
       .def_property_readonly(
           "cameras", [](const Engine& engine) { return engine.program_options().plan.cameras; })

@@ -166,6 +166,8 @@ PlanStats Engine::stats() const {
   return stats;
 }
 
+DeviceReport Engine::device() const { return model_->backend->device(); }
+
 void Engine::write_input(const ModelInput& input) {
   const ModelConfig& c = model_->config;
   const PlanOptions& o = options_.plan;

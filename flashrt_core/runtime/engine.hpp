@@ -93,6 +93,9 @@ class Engine {
   const std::string& weights_digest() const;
   const Plan& plan() const;
   PlanStats stats() const;
+  DeviceReport device() const;
+  // What runs the plan: to measure and to compare. Nothing keeps another thread from using it.
+  Program& program() { return *program_; }
 
   // Writes actions [N, A]. One call of these three at a time; Error while another one runs.
   void infer(const ModelInput& input, std::span<float> actions);

@@ -219,7 +219,9 @@ def test_random_weights_need_no_checkpoint(golden, model_input, actions, tmp_pat
     shutil.copy(golden / 'pi05_tiny' / 'config.json', tmp_path)
 
     def act(seed):
-        engine = _core.Engine(tmp_path, cameras=CAMERAS, prompt_capacity=CAPACITY, threads=2, random_seed=seed)
+        engine = _core.Engine(
+            tmp_path, cameras=CAMERAS, prompt_capacity=CAPACITY, threads=2, random_seed=seed
+        )
         assert engine.weights_digest.startswith(f'random pi05 seed {seed} ')
         return engine.infer(**model_input)
 
@@ -232,6 +234,37 @@ def test_random_weights_need_no_checkpoint(golden, model_input, actions, tmp_pat
 
 def test_random_weights_keep_activations_in_range(golden, model_input):
     engine = make_engine(golden, random_seed=0, keep_values=True)
-    values = ['vision.norm.residual', 'prefix.1.mlp_norm.residual', 'denoise.norm.residual', 'denoise.velocity']
+    values = [
+        'vision.norm.residual',
+        'prefix.1.mlp_norm.residual',
+        'denoise.norm.residual',
+        'denoise.velocity',
+    ]
     for name, value in engine.trace(values, **model_input).items():
         assert 0.3 < np.sqrt(np.square(value).mean()) < 10, name
+
+
+def test_measuring_times_every_part_and_leaves_the_engine_as_it_was(golden, model_input, actions):
+    engine = make_engine(golden)
+    calls = engine.report_calls(11)
+    measured = engine.measure([(*model_input.values(), None)], warmup=1, runs=3, operation_runs=2)
+    assert (
+        len(measured.inference) == len(measured.replay) == len(measured.prompt) == len(measured.stages) == 3
+    )
+    assert all(time > 0 for time in measured.inference + measured.replay + measured.prompt)
+    assert (np.array(measured.stages)[:, 2:] > 0).all()
+    assert np.array(measured.calls).shape == (2, len(calls))
+    for call, times in zip(calls, np.transpose(measured.calls), strict=True):
+        assert (times > 0).all() == (call.when == 'infer'), call.name
+    assert measured.before.captures == measured.after.captures
+    np.testing.assert_array_equal(engine.infer(**model_input), actions)
+    with pytest.raises(Error, match='no input was given'):
+        engine.measure([], runs=1)
+
+
+def test_calls_are_reported_with_their_costs(golden):
+    calls = {call.name: call for call in make_engine(golden).report_calls(11)}
+    velocity = calls['denoise.velocity']
+    assert (velocity.stage, velocity.operation, velocity.repeat) == ('denoise', 'linear', STEPS)
+    assert velocity.flops == 2 * 10 * 32 * velocity.read_bytes / 10 / 4
+    assert (velocity.product, velocity.kernels) == ('f32', ['cpu linear'])

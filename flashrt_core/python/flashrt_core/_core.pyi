@@ -97,6 +97,94 @@ class Guidance:
         committed_rows: int = 0,
     ) -> None: ...
 
+class DeviceReport:
+    """What an engine runs on."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def versions(self) -> str:
+        """Of driver and libraries."""
+    @property
+    def total_bytes(self) -> int: ...
+    @property
+    def free_bytes(self) -> int: ...
+
+class ProgramCounters:
+    """What a program and its backend have done so far; after the warm-up the first three stand still."""
+
+    @property
+    def captures(self) -> int:
+        """Graphs recorded by this program."""
+    @property
+    def allocations(self) -> int:
+        """Of device and pinned memory by this process."""
+    @property
+    def tunings(self) -> int:
+        """Searches for the fastest algorithm by this backend."""
+    @property
+    def graph_nodes(self) -> int:
+        """Of the graph that an inference replays; 0 without graphs."""
+    @property
+    def graph_node_kinds(self) -> dict[str, int]: ...
+    @property
+    def fastest_capture_ms(self) -> float: ...
+    @property
+    def slowest_capture_ms(self) -> float: ...
+
+class Measurement:
+    """Times of an engine, in milliseconds."""
+
+    @property
+    def inference(self) -> list[float]:
+        """On the host's clock: inputs in its memory to actions in its memory."""
+    @property
+    def replay(self) -> list[float]:
+        """On the device's clock, as the following: what follows from pictures, state and noise."""
+    @property
+    def prompt(self) -> list[float]:
+        """What a new prompt costs once."""
+    @property
+    def stages(self) -> list[list[float]]:
+        """Per run, per stage of the plan."""
+    @property
+    def calls(self) -> list[list[float]]:
+        """Per run, per call of the plan, over all iterations of its stage."""
+    @property
+    def before(self) -> ProgramCounters:
+        """Before the inferences and replays, after the warm-up."""
+    @property
+    def after(self) -> ProgramCounters: ...
+
+class CallReport:
+    """A call of a plan and what it costs at least, in one iteration."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def operation(self) -> str: ...
+    @property
+    def stage(self) -> str: ...
+    @property
+    def when(self) -> Literal['load', 'prompt', 'infer']: ...
+    @property
+    def repeat(self) -> int: ...
+    @property
+    def flops(self) -> float:
+        """Of matrix products: two per multiplication and addition."""
+    @property
+    def product(self) -> str:
+        """The widest type among the factors of the products."""
+    @property
+    def weight_bytes(self) -> float: ...
+    @property
+    def read_bytes(self) -> float: ...
+    @property
+    def written_bytes(self) -> float: ...
+    @property
+    def kernels(self) -> list[str]:
+        """None: the kernel of the call before does the work."""
+
 class Engine:
     """A checkpoint, compiled and ready: observation in, action chunk out, in the model's own units."""
 
@@ -173,6 +261,18 @@ class Engine:
         state: NDArray[np.float32] | None = None,
     ) -> None:
         """Adds this inference to the calibration. Needs float_activations."""
+    def measure(
+        self,
+        inputs: Sequence[tuple[NDArray, NDArray[np.int32], NDArray[np.float32], NDArray[np.float32] | None]],
+        warmup: int = 50,
+        runs: int = 200,
+        operation_runs: int = 0,
+    ) -> Measurement:
+        """Times of inferences, which take the inputs in turn: images, tokens, noise, state."""
+    def report_calls(self, prompt_length: int) -> list[CallReport]:
+        """The calls of the plan with their costs and kernels, in order."""
+    @property
+    def device(self) -> DeviceReport: ...
     @property
     def config(self) -> ModelConfig: ...
     @property
