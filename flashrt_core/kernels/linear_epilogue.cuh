@@ -44,14 +44,15 @@ struct LinearEpilogue {
 
 inline LinearEpilogue epilogue_of(const LinearArgs& args) {
   using Following = LinearEpilogue::Following;
-  LinearEpilogue e{.x_scale = args.x.scale,
-                   .scales = args.weight.scale_count > 0 ? args.weight.scales : nullptr,
-                   .is_per_channel = args.weight.scale_count > 1,
-                   .bias = args.bias,
-                   .shift = args.shift,
-                   .residual = args.residual,
-                   .activation = args.activation,
-                   .y = args.y};
+  LinearEpilogue e;
+  e.x_scale = args.x.scale;
+  e.scales = args.weight.scale_count > 0 ? args.weight.scales : nullptr;
+  e.is_per_channel = args.weight.scale_count > 1;
+  e.bias = args.bias;
+  e.shift = args.shift;
+  e.residual = args.residual;
+  e.activation = args.activation;
+  e.y = args.y;
   if (args.glu) {
     e.following = Following::kGlu;
     e.out = args.glu->y;
@@ -87,6 +88,10 @@ inline void check_linear(const char* kernel, const LinearArgs& args) {
   FLASHRT_CHECK(args.glu.has_value() + args.rope.has_value() + args.euler.has_value() <= 1, kernel,
                 ": more than one operation follows, expected at most one");
   FLASHRT_CHECK(y || args.glu || args.rope, kernel, ": y is absent");
+  for (const DType type : {x.type, w.type, y.type, args.shift.type, args.residual.type}) {
+    FLASHRT_CHECK(type != DType::kI32 && type != DType::kU8, kernel, ": an operand is ", type,
+                  ", expected f32, bf16, f16 or e4m3");
+  }
 }
 
 // True if the following operation can be part of linear at all.
@@ -171,17 +176,17 @@ __device__ __forceinline__ void round_columns(const Matrix& m, float (&x)[N]) {
 // ---- device: the epilogue
 
 // The part of the epilogue that depends on the weights alone: may be read before
-// wait_for_previous().
+// wait_for_previous(). Nothing is computed from it yet, so that the thread need not wait either.
 template <int N>
 struct ChannelTerms {
-  float factor;  // of all columns
+  float weight_scale;  // of all channels
   float scale[N];
   float bias[N];
 };
 template <int N>
 __device__ __forceinline__ ChannelTerms<N> channel_terms(const LinearEpilogue& e, int64_t column) {
   ChannelTerms<N> terms;
-  terms.factor = e.scales && !e.is_per_channel ? __fmul_rn(e.x_scale, e.scales[0]) : e.x_scale;
+  terms.weight_scale = e.scales && !e.is_per_channel ? e.scales[0] : 1.0f;
 #pragma unroll
   for (int i = 0; i < N; ++i) terms.scale[i] = 1, terms.bias[i] = 0;
   const auto read = [column](const float* from, float(&to)[N]) {
@@ -199,12 +204,13 @@ template <int N>
 __device__ __forceinline__ void finish_sums(const LinearEpilogue& e, const ChannelTerms<N>& terms,
                                             int64_t row, int64_t column, float (&sums)[N]) {
   float operand[N];
+  const float factor = __fmul_rn(e.x_scale, terms.weight_scale);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    sums[i] = __fmul_rn(__fmul_rn(sums[i], terms.scale[i]), terms.factor);
+    sums[i] = __fmul_rn(__fmul_rn(sums[i], terms.scale[i]), factor);
     if (e.bias) sums[i] = __fadd_rn(sums[i], terms.bias[i]);
   }
-  if (e.shift) {
+  if (e.shift.data) {
     load_columns(e.shift, 0, column, operand);
 #pragma unroll
     for (int i = 0; i < N; ++i) sums[i] = __fadd_rn(sums[i], operand[i]);
@@ -213,7 +219,7 @@ __device__ __forceinline__ void finish_sums(const LinearEpilogue& e, const Chann
 #pragma unroll
     for (int i = 0; i < N; ++i) sums[i] = activate(e.activation, sums[i]);
   }
-  if (e.residual) {
+  if (e.residual.data) {
     load_columns(e.residual, row, column, operand);
 #pragma unroll
     for (int i = 0; i < N; ++i) sums[i] = __fadd_rn(sums[i], operand[i]);
@@ -245,17 +251,30 @@ __device__ __forceinline__ void store_gated(const LinearEpilogue& e, int64_t row
   store_columns(e.out, row, column, gate);
 }
 
-// The angles of N columns of the first half of a head, at the position of this row. They may be
-// read long before they are needed; without a rotation there is nothing to read.
+// The angles of N columns of the first half of a head, at the position of this row. Without a
+// rotation there is nothing to read.
 template <int N>
 struct Angles {
   float2 at[N];
 };
+__device__ __forceinline__ int position_of(const LinearEpilogue& e, int64_t row) {
+  return e.position_start + (e.position ? *e.position : 0) + static_cast<int>(row);
+}
+// For a kernel that reads the angles early: the position is one of the table.
+template <int N>
+__device__ __forceinline__ Angles<N> tabulated_angles(const LinearEpilogue& e, int position,
+                                                      int j) {
+  Angles<N> angles;
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    angles.at[i] = tabulated_rotation(e.rope, e.head_dim, position, j + i);
+  return angles;
+}
 template <int N>
 __device__ __forceinline__ Angles<N> angles_of(const LinearEpilogue& e, int64_t row, int j) {
   Angles<N> angles{};
-  if (!e.rope) return angles;
-  const int position = e.position_start + (e.position ? *e.position : 0) + static_cast<int>(row);
+  if (!e.rope.table) return angles;
+  const int position = position_of(e, row);
 #pragma unroll
   for (int i = 0; i < N; ++i) angles.at[i] = rotation_of(e.rope, e.head_dim, position, j + i);
   return angles;
@@ -269,7 +288,7 @@ __device__ __forceinline__ void store_heads(const LinearEpilogue& e, const Angle
   round_columns(e.y, first);
   round_columns(e.y, second);
   const bool is_v = head >= e.heads + e.kv_heads;
-  if (e.rope && !is_v) {
+  if (e.rope.table && !is_v) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float2 turned = rotated(first[i], second[i], angles.at[i]);
