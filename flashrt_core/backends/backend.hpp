@@ -120,6 +120,7 @@ struct BackendOptions {
   // Where the CUDA backend keeps which algorithm is fastest for a shape; empty: tuned in each
   // process.
   std::filesystem::path tuning;
+  bool tune = true;                 // false: what the file lacks is chosen by rule, not by timing
   bool fast_accumulation = true;    // FP8 products of the library are summed with fewer bits
   bool dependent_launch = true;     // a kernel may start while the one ahead still runs
   bool specialised_kernels = true;  // false: the portable kernels only

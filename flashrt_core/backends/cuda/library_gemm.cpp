@@ -282,7 +282,8 @@ std::string LibraryGemm::describe(const LibraryChoice& choice) {
   return text(name_of_route(choice.route), ", algorithm ",
               configured<int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_ID), ", tile ",
               configured<uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID), ", stages ",
-              configured<uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID), ", split ",
+              configured<uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID), ", cluster ",
+              configured<uint16_t>(algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID), ", split ",
               configured<int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
 }
 

@@ -57,7 +57,7 @@ class LibraryGemm {
   // version of the library.
   std::optional<LibraryChoice> restore(const LinearArgs& args, std::string_view name) const;
   static std::string name_of(const LibraryChoice& choice);
-  // "direct, algorithm 66, tile 24, split 1": for people.
+  // "direct, algorithm 66, tile 24, stages 36, cluster 3, split 1": for people.
   static std::string describe(const LibraryChoice& choice);
 
   static size_t workspace_bytes(const LinearArgs& args, const LibraryChoice& choice);

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// LinearTuner: chooses which implementation computes each linear, by timing all that accept it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/cuda/device.hpp"
+#include "backends/cuda/library_gemm.hpp"
+#include "backends/cuda/linear_choice.hpp"
+#include "backends/cuda/tuning_store.hpp"
+
+namespace flashrt::cuda {
+
+// What is known about one implementation of one call.
+struct LinearCandidate {
+  std::string name;
+  double microseconds = 0;  // of one launch; 0: not timed
+  double error = 0;         // largest deviation from linear_generic, relative; 0: not compared
+  std::string remark;       // why it was not timed
+};
+
+struct LinearReport {
+  std::string call;
+  std::string chosen;
+  std::vector<LinearCandidate> candidates;
+};
+
+class LinearTuner {
+ public:
+  // Opens the tuning file of the options.
+  LinearTuner(const DeviceInfo& device, const BackendOptions& options);
+
+  // Whether the linear and the operation that follows it are better done at once: a fast kernel
+  // does.
+  bool has_fused(const LinearArgs& args) const { return has_fused_linear(args, device_); }
+  // From the store, or by timing candidates on operands made for it, which takes memory and up to a
+  // tenth of a second, and waits for the stream. Of the args only shapes, types, alignments and
+  // the constants of a rotation matter; x may have no memory yet. Implementations whose result is
+  // wrong are left out.
+  LinearChoice choose(const LinearArgs& args, const Stream& stream);
+  size_t workspace_bytes(const LinearArgs& args, const LinearChoice& choice) const {
+    return cuda::workspace_bytes(args, choice, device_);
+  }
+  const char* run(const LinearArgs& args, const LinearChoice& choice, void* workspace,
+                  const Launch& launch) const {
+    return run_linear(args, choice, library_, workspace, launch);
+  }
+
+  // Of the calls that were timed, in order.
+  const std::vector<LinearReport>& reports() const { return reports_; }
+
+ private:
+  class Contest;
+  std::string key_of(const LinearArgs& args) const;
+
+  const DeviceInfo device_;
+  const BackendOptions options_;
+  const LibraryGemm library_;
+  TuningStore store_;
+  std::vector<LinearReport> reports_;
+};
+
+}  // namespace flashrt::cuda

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// The implementations of linear at the call of the tuner, and how it chooses among them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "backends/cuda/linear_scratch.hpp"
+#include "backends/cuda/linear_tuner.hpp"
+#include "cuda_fixture.hpp"
+#include "temporary_folder.hpp"
+
+namespace flashrt::cuda {
+namespace {
+
+using Family = LinearChoice::Family;
+using Route = LibraryChoice::Route;
+
+// The scratch operands take only presence and alignment from an address.
+void* const kSomewhere = reinterpret_cast<void*>(uintptr_t{4096});
+
+Matrix matrix(int64_t rows, int64_t width, DType type) {
+  return {.data = kSomewhere, .type = type, .rows = rows, .width = width, .stride = width};
+}
+
+LinearArgs linear(int64_t rows, int64_t depth, int64_t width, DType x, DType y,
+                  int64_t scale_count = 0) {
+  return {.x = matrix(rows, depth, x),
+          .weight = {.data = kSomewhere,
+                     .type = x,
+                     .rows = width,
+                     .width = depth,
+                     .stride = depth,
+                     .scales = scale_count ? static_cast<const float*>(kSomewhere) : nullptr,
+                     .scale_count = scale_count},
+          .y = matrix(rows, width, y)};
+}
+
+LinearArgs with_epilogue(LinearArgs args, DType residual) {
+  args.bias = static_cast<const float*>(kSomewhere);
+  args.activation = Activation::kGeluTanh;
+  args.residual = matrix(args.y.rows, args.y.width, residual);
+  return args;
+}
+
+LinearArgs with_residual(LinearArgs args) {
+  args.residual = matrix(args.y.rows, args.y.width, args.y.type);
+  return args;
+}
+
+LinearArgs with_length(LinearArgs args) {
+  args.x.length = args.y.length = static_cast<const int32_t*>(kSomewhere);
+  args.x.base = args.y.base = 1;
+  return args;
+}
+
+class LinearTunerTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) return;
+    device_ = query_device(0);
+    stream_ = std::make_unique<Stream>();
+    library_ = std::make_unique<LibraryGemm>(true);
+  }
+
+  DeviceInfo device_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<LibraryGemm> library_;
+};
+
+TEST_F(LinearTunerTest, EveryImplementationGivesTheResultOfTheGenericKernel) {
+  constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16, kF16 = DType::kF16,
+                  kE4M3 = DType::kE4M3;
+  struct Case {
+    LinearArgs args;
+    Route route;  // of the library
+  };
+  for (const Case& c :
+       {Case{linear(10, 256, 640, kBF16, kBF16), Route::kDirect},
+        Case{linear(522, 256, 1024, kBF16, kBF16), Route::kDirect},
+        Case{linear(131, 96, 200, kBF16, kF32), Route::kDirect},
+        Case{linear(50, 128, 256, kF16, kF16), Route::kDirect},
+        Case{linear(50, 128, 256, kF16, kBF16), Route::kFinish},
+        Case{linear(33, 72, 60, kF32, kF32), Route::kDirect},
+        Case{linear(50, 1024, 256, kE4M3, kBF16, 1), Route::kDirect},
+        Case{linear(522, 2048, 512, kE4M3, kBF16, 1), Route::kDirect},
+        Case{linear(512, 256, 512, kE4M3, kE4M3, 1), Route::kFinish},
+        Case{with_length(linear(200, 256, 512, kE4M3, kBF16, 1)), Route::kDirect},
+        Case{with_residual(linear(64, 256, 512, kBF16, kBF16)), Route::kDirect},
+        Case{with_residual(linear(64, 256, 512, kE4M3, kBF16, 1)), Route::kDirect},
+        Case{with_epilogue(linear(512, 1152, 256, kE4M3, kE4M3, 256), kBF16), Route::kFinish},
+        Case{with_epilogue(linear(10, 1024, 256, kBF16, kBF16), kBF16), Route::kFinish},
+        Case{with_epilogue(linear(7, 64, 32, kF32, kF32), kF32), Route::kFinish}}) {
+    const LinearScratch scratch(c.args, device_, *stream_);
+    const LinearArgs args = scratch.args(0);
+    int of_library = 0;
+    for (const LinearChoice& choice : linear_choices(args, *library_, device_)) {
+      const std::string name = name_of(choice);
+      SCOPED_TRACE(text("[", args.x.rows, ", ", args.x.width, "] ", args.x.type, " to [",
+                        args.y.width, "] ", args.y.type, ": ", describe(choice)));
+      const DeviceBuffer workspace(workspace_bytes(args, choice, device_));
+      scratch.reset();
+      run_linear(args, choice, *library_, workspace.data(),
+                 {.stream = stream_->get(), .device = &device_});
+      EXPECT_LE(scratch.error(), allowed_error(args));
+      if (choice.family == Family::kLibrary) {
+        ++of_library;
+        EXPECT_EQ(choice.library.route, c.route);
+      }
+      const auto restored = restore_linear_choice(name, args, *library_, device_);
+      ASSERT_TRUE(restored);
+      EXPECT_EQ(name_of(*restored), name);
+      EXPECT_LE(workspace_bytes(args, *restored, device_), workspace.size());
+    }
+    EXPECT_GT(of_library, 0) << args.x.type << " to " << args.y.type;
+  }
+}
+
+// The per-channel scales of sm_90 are taken where the library has them; elsewhere it has to finish.
+TEST_F(LinearTunerTest, ScalesPerChannelAreRightOnEitherRoute) {
+  const LinearScratch scratch(linear(522, 512, 768, DType::kE4M3, DType::kBF16, 768), device_,
+                              *stream_);
+  const std::vector<LibraryChoice> choices = library_->candidates(scratch.args(0));
+  ASSERT_FALSE(choices.empty());
+  for (const LibraryChoice& choice : choices) {
+    const DeviceBuffer workspace(LibraryGemm::workspace_bytes(scratch.args(0), choice));
+    scratch.reset();
+    library_->run(scratch.args(0), choice, workspace.data(),
+                  {.stream = stream_->get(), .device = &device_});
+    EXPECT_LE(scratch.error(), allowed_error(scratch.args(0))) << LibraryGemm::describe(choice);
+  }
+}
+
+TEST_F(LinearTunerTest, TheLibraryTakesNeitherMixedTypesNorAFollowingOperation) {
+  LinearArgs mixed = linear(10, 64, 64, DType::kF16, DType::kBF16);
+  mixed.weight.type = DType::kE4M3;
+  EXPECT_TRUE(library_->candidates(mixed).empty());
+  LinearArgs joined = linear(10, 64, 64, DType::kBF16, DType::kBF16);
+  joined.glu = GluArgs{.gate_up = joined.y, .y = matrix(10, 32, DType::kBF16)};
+  EXPECT_TRUE(library_->candidates(joined).empty());
+}
+
+TEST_F(LinearTunerTest, NamesThatMeanNothingAreNotRestored) {
+  const LinearArgs args = linear(64, 256, 512, DType::kBF16, DType::kBF16);
+  const LibraryChoice choice = library_->candidates(args).at(0);
+  const std::string name = text("library ", LibraryGemm::name_of(choice));
+  ASSERT_TRUE(restore_linear_choice(name, args, *library_, device_));
+  for (const std::string& broken :
+       {std::string(), std::string("library"), name + " 0", name + "x",
+        name.substr(0, name.rfind(' ')), std::string("library direct zz"),
+        std::string("wgmma no such configuration"), std::string("skinny "),
+        std::string("generic 2")}) {
+    EXPECT_FALSE(restore_linear_choice(broken, args, *library_, device_)) << broken;
+  }
+  LinearArgs finish = args;
+  finish.bias = static_cast<const float*>(kSomewhere);
+  EXPECT_FALSE(restore_linear_choice(name, finish, *library_, device_))
+      << "the library cannot add this bias";
+}
+
+TEST_F(LinearTunerTest, AWrongResultIsSeen) {
+  const LinearScratch scratch(linear(200, 256, 512, DType::kE4M3, DType::kBF16, 1), device_,
+                              *stream_);
+  const Launch launch{.stream = stream_->get(), .device = &device_};
+  scratch.reset();
+  EXPECT_GT(scratch.error(), 1e30) << "nothing was written";
+  ASSERT_GT(scratch.copies(), 1);
+  linear_generic(scratch.args(1), launch);
+  EXPECT_GT(scratch.error(), 1.0) << "another weight";
+  LinearArgs scaled = scratch.args(0);
+  scaled.x.scale *= 1.5f;
+  linear_generic(scaled, launch);
+  EXPECT_GT(scratch.error(), allowed_error(scaled)) << "another scale";
+  linear_generic(scratch.args(0), launch);
+  EXPECT_LE(scratch.error(), allowed_error(scaled)) << "the reference itself";
+}
+
+TEST_F(LinearTunerTest, ACallIsTimedOnceAndFoundInTheFileFromThenOn) {
+  const TemporaryFolder folder;
+  const BackendOptions options{.tuning = folder.path() / "tuning.json"};
+  const LinearArgs args = linear(50, 1024, 512, DType::kBF16, DType::kBF16);
+  LinearTuner tuner(device_, options);
+  const std::string chosen = name_of(tuner.choose(args, *stream_));
+  ASSERT_EQ(tuner.reports().size(), 1u);
+  const LinearReport report = tuner.reports().front();
+  double fastest = 1e9, own = 0;
+  for (const LinearCandidate& candidate : report.candidates) {
+    EXPECT_EQ(candidate.remark.find("wrong"), std::string::npos)
+        << candidate.name << ": " << candidate.remark;
+    EXPECT_EQ(candidate.remark.find("refused"), std::string::npos)
+        << candidate.name << ": " << candidate.remark;
+    if (candidate.microseconds > 0) fastest = std::min(fastest, candidate.microseconds);
+    if (candidate.name == report.chosen)  // algorithms may differ in what no attribute tells
+      own = own == 0 ? candidate.microseconds : std::min(own, candidate.microseconds);
+  }
+  EXPECT_GT(own, 0);
+  EXPECT_LE(own, 1.25 * fastest) << "of those within 2 % of each other the first";
+
+  EXPECT_EQ(name_of(tuner.choose(args, *stream_)), chosen);
+  EXPECT_EQ(tuner.reports().size(), 1u);
+  LinearTuner later(device_, options);
+  EXPECT_EQ(name_of(later.choose(args, *stream_)), chosen);
+  EXPECT_TRUE(later.reports().empty());
+  LinearArgs other = args;
+  other.bias = static_cast<const float*>(kSomewhere);
+  later.choose(other, *stream_);
+  EXPECT_EQ(later.reports().size(), 1u) << "another call";
+
+  TuningStore store(options.tuning, {.device = device_.name,
+                                     .compute_capability = device_.compute_capability(),
+                                     .driver = driver_version(),
+                                     .library = LibraryGemm::version(),
+                                     .kernels = kLinearKernelsVersion});
+  ASSERT_NE(store.find(report.call), nullptr);
+  EXPECT_EQ(store.find(report.call)->choice, chosen);
+  store.put(report.call, {.choice = "wgmma of another time", .microseconds = 1});
+  store.save();
+  LinearTuner last(device_, options);
+  last.choose(args, *stream_);
+  EXPECT_EQ(last.reports().size(), 1u) << "a choice that does not exist is made again";
+}
+
+TEST_F(LinearTunerTest, WithoutTimingTheFirstOfTheOrderIsChosen) {
+  LinearTuner tuner(device_, {.tune = false});
+  const LinearArgs args = linear(50, 1024, 512, DType::kBF16, DType::kBF16);
+  const std::vector<LinearChoice> choices = linear_choices(args, *library_, device_);
+  EXPECT_EQ(name_of(tuner.choose(args, *stream_)), name_of(choices.front()));
+  EXPECT_EQ(choices.back().family, Family::kGeneric);
+  EXPECT_TRUE(tuner.reports().empty());
+}
+
+}  // namespace
+}  // namespace flashrt::cuda
