@@ -13,6 +13,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -44,6 +45,13 @@ struct Launch {
 inline void check(cudaError_t status, const char* what) {
   FLASHRT_CHECK(status == cudaSuccess, what, ": ", cudaGetErrorName(status), ": ",
                 cudaGetErrorString(status));
+}
+
+// Blocks of a grid-stride loop over so many items: enough to fill the device, no more than needed.
+inline dim3 blocks_for(int64_t items, int threads, const Launch& launch) {
+  constexpr int64_t kThreadsPerMultiprocessor = 2048;
+  const int64_t full = launch.device->multiprocessors * kThreadsPerMultiprocessor / threads;
+  return dim3(static_cast<unsigned>(std::clamp<int64_t>((items + threads - 1) / threads, 1, full)));
 }
 
 // Launches a kernel; `cluster` is the number of blocks along x that share a cluster.
