@@ -10,6 +10,7 @@ namespace {
 // Generous for any real robot, small enough that no count of rows overflows.
 constexpr int kMaxCameras = 64, kMaxRows = 1 << 14;
 constexpr int64_t kMaxImageTokens = 1 << 20;
+constexpr int64_t kMaxImageBytes = int64_t{1} << 28;
 
 void check_range(std::string_view what, int value, int max) {
   FLASHRT_CHECK(1 <= value && value <= max, what, ": ", value, ", expected 1 to ", max);
@@ -26,6 +27,9 @@ Plan build_plan(const ModelConfig& config, const PlanOptions& options) {
   FLASHRT_CHECK(image_tokens <= kMaxImageTokens, "cameras: ", options.cameras, " of ",
                 config.vision.tokens(), " image tokens each, expected at most ", kMaxImageTokens,
                 " tokens");
+  FLASHRT_CHECK(0 <= options.max_image_bytes && options.max_image_bytes <= kMaxImageBytes,
+                "max image bytes: ", options.max_image_bytes,
+                ", expected 0 (images come resized) to ", kMaxImageBytes);
   switch (config.type) {
     case ModelType::kPi05:
       return build_pi05(config, options);

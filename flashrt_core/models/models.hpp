@@ -19,7 +19,10 @@ struct PlanOptions {
   int prompt_capacity = 0;    // most prompt tokens
   int horizon = 0;            // actions in a chunk
   int steps = 0;              // denoise steps
-  bool float_images = false;  // images come as float32 in [-1, 1], not as bytes
+  bool float_images = false;  // images are float32 in [-1, 1], not bytes
+  // Bytes that the picture of one camera may have: the plan takes frames and resizes them. 0: it
+  // takes images of the model's size.
+  int64_t max_image_bytes = 0;
   // Real-time chunking: the plan takes the previous chunk and the rows that are committed.
   bool guided = false;
 };

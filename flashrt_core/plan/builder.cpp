@@ -7,6 +7,8 @@
 #include <cmath>
 #include <set>
 
+#include "base/frame_descriptor.hpp"
+
 namespace flashrt {
 namespace {
 
@@ -196,6 +198,25 @@ void PlanBuilder::stage(std::string name, When when, int repeat,
   in_stage_ = true;
   body();
   in_stage_ = false;
+}
+
+Value PlanBuilder::resize(std::string name, Value frames, Value descriptors, int size, DType type) {
+  name = scoped(name);
+  const ValueInfo pictures = plan_[frames], words = plan_[descriptors];
+  const int64_t cameras = pictures.shape.rows();
+  FLASHRT_CHECK(pictures.shape.rank() == 2 && pictures.type == DType::kU8, "resize ", name,
+                ": frames are ", pictures.shape, " ", pictures.type, ", expected [N, B] u8");
+  const Shape expected{cameras, frame_descriptor_layout(size).words};
+  FLASHRT_CHECK(words.shape == expected && words.type == DType::kI32, "resize ", name,
+                ": descriptors are ", words.shape, " ", words.type, ", expected ", expected,
+                " i32");
+  FLASHRT_CHECK(type == DType::kU8 || type == DType::kF32, "resize ", name, ": images of type ",
+                type, ", expected u8 or f32");
+  Resize op{.frames = frames, .descriptors = descriptors};
+  op.images = add_local(name, {.capacity = cameras}, {size, size, 3});
+  plan_[op.images].type = type;
+  add_call(name, op);
+  return op.images;
 }
 
 Value PlanBuilder::patch_embed(std::string name, Value images, std::string weight, int width,

@@ -95,6 +95,8 @@ class PlanBuilder {
 
   // Operations, named "<stage>.<name>". Shapes are inferred and checked; an Error names the call
   // and both shapes.
+  // Images [N, size, size, 3] of this type, u8 or f32.
+  Value resize(std::string name, Value frames, Value descriptors, int size, DType type);
   Value patch_embed(std::string name, Value images, std::string weight, int width, int patch);
   Value token_embed(std::string name, Value tokens, std::string table, int vocabulary, int width);
   Normed add_norm(std::string name, Stream stream, const NormOptions& options);

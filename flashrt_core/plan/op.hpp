@@ -24,6 +24,24 @@ struct Value {
   bool operator==(const Value&) const = default;
 };
 
+// images[n] = the frame of camera n, turned, brought to RGB, scaled and placed between bars, as its
+// descriptor says (base/frame_descriptor.hpp). Horizontal sums come first, then vertical ones. The
+// type of images decides the arithmetic:
+//   u8   weights and sums are integers over 2^22; each axis is rounded to bytes, halves up
+//   f32  of byte / 255, in float32; clamped to [0, 1] and mapped to [-1, 1]
+struct Resize {
+  Value frames;       // [N, B] u8: pictures as drivers deliver them, each at the start of its row
+  Value descriptors;  // [N, words] i32
+  Value images;       // [N, S, S, 3] u8 or f32, RGB
+
+  template <class Visitor>
+  void operands(Visitor&& v) {
+    v.read("frames", frames);
+    v.read("descriptors", descriptors);
+    v.write("images", images);
+  }
+};
+
 // y[n*T + t] = W patch(images[n], t) + b + position[t]. Bytes are mapped to u8 / 255 * 2 - 1,
 // floats are taken as they are: some checkpoints were trained on pictures that were not rounded
 // after resizing. A patch is flattened as (channel, dy, dx); tokens run row-major over the grid.
@@ -244,8 +262,8 @@ struct Quantize {
   }
 };
 
-using Op = std::variant<PatchEmbed, TokenEmbed, AddNorm, Linear, QkvRope, Attention, Glu, TimeEmbed,
-                        EulerStep, Quantize>;
+using Op = std::variant<Resize, PatchEmbed, TokenEmbed, AddNorm, Linear, QkvRope, Attention, Glu,
+                        TimeEmbed, EulerStep, Quantize>;
 
 // "add_norm", "linear", ...
 std::string_view name_of(const Op& op);

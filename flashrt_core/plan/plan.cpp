@@ -30,8 +30,8 @@ struct WriteVisitor {
 
 std::string_view name_of(const Op& op) {
   static constexpr std::string_view kNames[] = {
-      "patch_embed", "token_embed", "add_norm",   "linear",     "qkv_rope",
-      "attention",   "glu",         "time_embed", "euler_step", "quantize"};
+      "resize",    "patch_embed", "token_embed", "add_norm",   "linear",  "qkv_rope",
+      "attention", "glu",         "time_embed",  "euler_step", "quantize"};
   static_assert(std::size(kNames) == std::variant_size_v<Op>);
   return kNames[op.index()];
 }

@@ -52,6 +52,7 @@ struct AttributePrinter {
   const Plan& plan;
   std::ostringstream& out;
 
+  void operator()(const Resize&) const {}
   void operator()(const PatchEmbed& op) const {
     out << " patch " << op.patch;
     print_weight(plan, out, "weight", op.weight);

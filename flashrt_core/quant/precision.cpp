@@ -114,7 +114,8 @@ class PrecisionPass {
 
   void assign_type(Value value) {
     ValueInfo& info = plan_[value];
-    const DType wanted = info.kind == Kind::kLocal ? local_type(value)
+    const bool is_integer = info.type == DType::kU8 || info.type == DType::kI32;
+    const DType wanted = info.kind == Kind::kLocal && !is_integer ? local_type(value)
                          : info.kind == Kind::kState && is_written_by_qkv_rope(value)
                              ? recipe_.values
                              : info.type;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/fp8.hpp"
+#include "base/frame.hpp"
 #include "checkpoint/weights.hpp"
 #include "plan/plan.hpp"
 
@@ -82,6 +83,16 @@ class CaseBuilder {
     case_.data[name].assign(numbers.begin(), numbers.end());
     if (rows.capacity == 0) rows.capacity = shape.rows();
     return push({.name = name, .kind = Kind::kInput, .type = type, .shape = shape, .rows = rows});
+  }
+  // [N, S, S, 3], written by the call.
+  Value images(const std::string& name, const Shape& shape, DType type) {
+    case_.data[name].assign(shape.elements(), type == DType::kU8 ? 99 : 0.5);
+    case_.outputs.push_back(name);
+    return push({.name = name,
+                 .kind = Kind::kState,
+                 .type = type,
+                 .shape = shape,
+                 .rows = {.capacity = shape.rows()}});
   }
   // [n] float32.
   Value numbers(const std::string& name, const std::vector<double>& values) {
@@ -455,6 +466,76 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
   }
 }
 
+// ---- resize
+
+// One frame per camera; a size of 0 leaves a camera without one.
+struct CaseFrame {
+  int width, height;
+  int row_padding;  // bytes
+  PixelFormat format;
+  int rotation;
+};
+
+inline void add_resize_case(std::vector<OpCase>& cases, const std::string& name, int size,
+                            const std::vector<CaseFrame>& frames, DType type, Fit fit) {
+  CaseBuilder b(text("resize_", name, "_", size, "_", type));
+  const auto cameras = static_cast<int64_t>(frames.size());
+  const int64_t words = frame_descriptor_layout(size).words;
+  std::vector<std::vector<int32_t>> pictures;
+  std::vector<int32_t> descriptors(cameras * words), memory;
+  int64_t bytes = 16;  // of each camera
+  for (size_t n = 0; n < frames.size(); ++n) {
+    const CaseFrame& f = frames[n];
+    std::vector<int32_t>& picture = pictures.emplace_back();
+    if (f.width == 0) continue;
+    const int pixel = f.format == PixelFormat::kMono8                                      ? 1
+                      : f.format == PixelFormat::kRgba8 || f.format == PixelFormat::kBgra8 ? 4
+                                                                                           : 3;
+    const int step = f.width * pixel + f.row_padding;
+    for (int i = 0; i < step * f.height; ++i) picture.push_back(b.random()() % 256);
+    bytes = std::max<int64_t>(bytes, (step * f.height + 15) / 16 * 16);
+    const std::vector<std::byte> data(picture.size());
+    describe_frame({data, f.height, f.width, step, f.format},
+                   {.fit = fit,
+                    .resampling = type == DType::kU8 ? Resampling::kPillow : Resampling::kBilinear,
+                    .rotation = f.rotation,
+                    .bars = -3},
+                   size, std::span(descriptors).subspan(n * words, words));
+  }
+  for (std::vector<int32_t>& picture : pictures) {
+    picture.resize(bytes, 255);
+    memory.insert(memory.end(), picture.begin(), picture.end());
+  }
+  Resize op{.frames = b.integers("frames", memory, {cameras, bytes}, DType::kU8)};
+  op.descriptors = b.integers("descriptors", descriptors, {cameras, words});
+  op.images = b.images("images", {cameras, size, size, 3}, type);
+  cases.push_back(std::move(b).build(op));
+}
+
+inline void add_resize_cases(std::vector<OpCase>& cases) {
+  using enum PixelFormat;
+  for (const DType type : {DType::kU8, DType::kF32}) {
+    add_resize_case(cases, "real", 224, {{640, 480, 0, kRgb8, 0}, {320, 240, 0, kBgr8, 0}}, type,
+                    Fit::kLetterbox);
+    add_resize_case(cases, "turned", 56,
+                    {{96, 70, 0, kRgb8, 0},
+                     {96, 70, 5, kRgb8, 90},
+                     {96, 70, 2, kBgr8, 180},
+                     {96, 70, 7, kRgba8, 270}},
+                    type, Fit::kLetterbox);
+    add_resize_case(cases, "larger", 48,
+                    {{33, 21, 1, kBgra8, 0}, {1, 1, 0, kMono8, 90}, {7, 50, 3, kMono8, 270}}, type,
+                    Fit::kLetterbox);
+    add_resize_case(cases, "stretched", 28,
+                    {{61, 200, 3, kRgb8, 0}, {28, 28, 0, kRgb8, 0}, {28, 5, 1, kBgr8, 90}}, type,
+                    Fit::kStretch);
+    add_resize_case(cases, "long", 14, {{4096, 30, 0, kMono8, 180}, {20, 3000, 4, kRgba8, 90}},
+                    type, Fit::kStretch);
+    add_resize_case(cases, "absent", 14, {{0, 0, 0, kRgb8, 0}, {20, 30, 0, kRgb8, 0}}, type,
+                    Fit::kLetterbox);
+  }
+}
+
 // ---- the others
 
 inline void add_glu_cases(std::vector<OpCase>& cases) {
@@ -556,6 +637,7 @@ inline std::vector<OpCase> op_cases() {
   add_qkv_rope_cases(cases);
   add_attention_cases(cases);
   add_glu_cases(cases);
+  add_resize_cases(cases);
   add_embed_cases(cases);
   add_solver_cases(cases);
   add_quantize_cases(cases);

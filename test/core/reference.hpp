@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/frame_descriptor.hpp"
 #include "checkpoint/weights.hpp"
 #include "plan/plan.hpp"
 
@@ -254,6 +255,53 @@ class Program {
         return std::max(0.0, x);
     }
     return 0;
+  }
+
+  void evaluate(const Resize& op) {
+    const int64_t size = plan_[op.images].shape[1];
+    const FrameDescriptorLayout layout = frame_descriptor_layout(size);
+    const bool is_bytes = plan_[op.images].type == DType::kU8;
+    for (int64_t n = 0; n < rows(op.images); ++n) {
+      const auto bits = [&](int64_t i) { return static_cast<int32_t>(get(op.descriptors, n, i)); };
+      FrameGeometry g;
+      for (size_t i = 0; i < sizeof g / 4; ++i) {
+        const int32_t word = bits(static_cast<int64_t>(i));
+        std::memcpy(reinterpret_cast<char*>(&g) + 4 * i, &word, 4);
+      }
+      const auto weight = [&](int64_t begin, int64_t i) {
+        const int32_t word = bits(begin + i);
+        float number;
+        std::memcpy(&number, &word, 4);
+        return is_bytes ? std::ldexp(word, -22) : number;
+      };
+      const auto rounded = [&](double v) { return is_bytes ? std::floor(v + 0.5) : v; };
+      for (int64_t y = 0; y < size; ++y) {
+        for (int64_t x = 0; x < size; ++x) {
+          const int64_t row = y - g.top, column = x - g.left;
+          const bool is_inside =
+              g.rows > 0 && 0 <= row && row < g.height && 0 <= column && column < g.width;
+          for (int64_t c = 0; c < 3; ++c) {
+            double v = 0;
+            for (int64_t ky = 0; is_inside && ky < g.vertical_taps; ++ky) {
+              double across = 0;
+              for (int64_t kx = 0; kx < g.horizontal_taps; ++kx) {
+                const int64_t byte = g.origin + (bits(layout.first_row + row) + ky) * g.row_stride +
+                                     (bits(layout.first_column + column) + kx) * g.column_stride +
+                                     g.channel[c];
+                across += weight(layout.horizontal_weights, kx * g.width + column) *
+                          get(op.frames, n, byte);
+              }
+              v += weight(layout.vertical_weights, ky * g.height + row) * rounded(across);
+            }
+            const double inside = is_bytes ? rounded(v) : v / 255 * 2 - 1;
+            set(op.images, n, (y * size + x) * 3 + c,
+                is_inside  ? inside
+                : is_bytes ? 0
+                           : double{g.bars});
+          }
+        }
+      }
+    }
   }
 
   void evaluate(const PatchEmbed& op) {

@@ -5,12 +5,14 @@
 // and meant.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
 #include "expect_error.hpp"
 #include "models/models.hpp"
 #include "plan/print.hpp"
+#include "quant/precision.hpp"
 #include "tiny_models.hpp"
 
 namespace flashrt {
@@ -45,6 +47,24 @@ TEST(Models, GuidedPi05PlanIsAsSaved) {
   PlanOptions options = kOptions;
   options.guided = true;
   expect_saved(build_plan(tiny_pi05(), options), "pi05_guided.plan.txt");
+}
+
+TEST(Models, FramesAreResizedInTheirOwnStage) {
+  PlanOptions options = kOptions;
+  options.max_image_bytes = 1001;
+  for (const bool floats : {false, true}) {
+    options.float_images = floats;
+    const Plan plan = assign_precision(build_plan(tiny_pi05(), options), Recipe::named("bf16"));
+    const auto first = std::ranges::find(plan.stages, When::kInfer, &Stage::when);
+    EXPECT_EQ(first->name, "input");
+    EXPECT_EQ(first->last - first->first, 1);
+    const int64_t size = tiny_pi05().vision.image_size;
+    EXPECT_EQ(plan[plan.find("frames")].shape, (Shape{2, 1008}));  // whole units of 16 bytes
+    const ValueInfo& images = plan[plan.find("input.images")];
+    EXPECT_EQ(images.shape, (Shape{2, size, size, 3}));
+    EXPECT_EQ(images.type, floats ? DType::kF32 : DType::kU8);
+    EXPECT_THROW(plan.find("images"), Error);
+  }
 }
 
 TEST(Models, LastPrefixLayerStopsAfterKeysAndValues) {

@@ -25,6 +25,9 @@ inline constexpr double kMaxNeighbours = 0.02;
 inline Tolerance tolerance_of(const Op& op) {
   constexpr double kUnit = 0x1p-24;  // of float32
   struct Bounds {
+    Tolerance operator()(const Resize&) const {
+      return {8 * kUnit, 0, "bytes are exact; floats: four products in [0, 1], then [-1, 1]"};
+    }
     Tolerance operator()(const PatchEmbed&) const {
       return {2e-5, 2 * kUnit, "588 products of order 1 summed in float32, random signs"};
     }

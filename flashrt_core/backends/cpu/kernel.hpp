@@ -74,6 +74,7 @@ struct Binding {
   size_t workspace_bytes(const Op& op, const Plan& plan, int threads); \
   Kernel bind(const Op& op, const Binding& binding)
 
+FLASHRT_DECLARE_KERNEL(Resize);
 FLASHRT_DECLARE_KERNEL(PatchEmbed);
 FLASHRT_DECLARE_KERNEL(TokenEmbed);
 FLASHRT_DECLARE_KERNEL(AddNorm);

@@ -6,18 +6,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/versions.hpp"
 #include "base/fp8.hpp"
 #include "base/half.hpp"
 #include "base/math.hpp"
-
-// One version of a function per x86-64 level, chosen by the loader. Elsewhere the baseline has
-// vectors already.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
-#define FLASHRT_VERSIONS \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define FLASHRT_VERSIONS
-#endif
 
 namespace flashrt::cpu {
 namespace {

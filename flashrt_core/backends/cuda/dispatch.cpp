@@ -8,6 +8,7 @@
 #include "kernels/add_norm.cuh"
 #include "kernels/embed.cuh"
 #include "kernels/quantize.cuh"
+#include "kernels/resize.cuh"
 
 namespace flashrt::cuda {
 namespace {
@@ -231,6 +232,18 @@ void Dispatch::launch(int call, int iteration, const Launch& launch) {
   if (!kernels_[call].empty()) return;  // every launch of a call takes the same way
   if (std::holds_alternative<PatchEmbed>(plan_.calls[call].op)) kernels_[call] = {"patches"};
   kernels_[call].push_back(kernel);
+}
+
+const char* Dispatch::run(const Resize& op, int, int k, const Launch& launch) const {
+  const Shape& frames = plan_[op.frames].shape;
+  return resize({.frames = static_cast<const uint8_t*>(matrix_of_(op.frames, k).data),
+                 .frame_bytes = frames[1],
+                 .descriptors = integer(op.descriptors, k),
+                 .images = matrix_of_(op.images, k).data,
+                 .type = plan_[op.images].type,
+                 .cameras = static_cast<int>(frames[0]),
+                 .size = static_cast<int>(plan_[op.images].shape[1])},
+                launch);
 }
 
 const char* Dispatch::run(const PatchEmbed& op, int call, int k, const Launch& launch) const {

@@ -56,6 +56,7 @@ class Dispatch {
   int settled_begin(int call) const;
   void choose_linears(LinearTuner& tuner, const Stream& stream);
 
+  const char* run(const Resize& op, int call, int iteration, const Launch& launch) const;
   const char* run(const PatchEmbed& op, int call, int iteration, const Launch& launch) const;
   const char* run(const TokenEmbed& op, int call, int iteration, const Launch& launch) const;
   const char* run(const AddNorm& op, int call, int iteration, const Launch& launch) const;
