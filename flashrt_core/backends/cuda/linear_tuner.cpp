@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <sstream>
 
 #include "backends/cuda/linear_scratch.hpp"
@@ -196,6 +195,11 @@ LinearTuner::LinearTuner(const DeviceInfo& device, const BackendOptions& options
       options_(options),
       library_(options.fast_accumulation),
       store_(options.tuning, environment_of(device)) {}
+
+std::string LinearTuner::library_version() const {
+  const int version = LibraryGemm::version();
+  return text("cuBLASLt ", version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
 
 LinearChoice LinearTuner::choose(const LinearArgs& call, const Stream& stream) {
   LinearArgs args = call;

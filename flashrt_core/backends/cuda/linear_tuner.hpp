@@ -52,6 +52,8 @@ class LinearTuner {
 
   // Of the calls that were timed, in order.
   const std::vector<LinearReport>& reports() const { return reports_; }
+  int64_t tunings() const { return static_cast<int64_t>(reports_.size()); }
+  std::string library_version() const;  // "cuBLASLt 13.1.0"
 
  private:
   class Contest;
