@@ -4,7 +4,7 @@
 // attention: y = softmax(q k^T * scale + mask) v, query head h on kv head h / (H / K).
 #pragma once
 
-#include <array>
+#include <cstdint>
 
 #include "kernels/launch.hpp"
 #include "kernels/matrix.hpp"
@@ -29,12 +29,13 @@ struct AttentionArgs {
   bool is_causal = false;  // query i sees keys with index <= i + causal_offset
   int causal_offset = 0;
   int block = 0;  // > 0: query i sees the keys of its own block of so many rows
-  std::array<AttentionRange, kMaxRanges> ranges;  // ascending
+  AttentionRange ranges[kMaxRanges] = {};  // ascending
   int range_count = 0;
-  void* workspace = nullptr;  // of attention_workspace_bytes, 256-byte aligned
+  // Rows of k and v from this one on, and the lengths of the ranges, were written at least two
+  // launches ahead, so that a kernel may read them before wait_for_previous(). Negative: none.
+  int settled_begin = -1;
 };
 
-size_t attention_workspace_bytes(const AttentionArgs& args, const DeviceInfo& device);
 const char* attention(const AttentionArgs& args, const Launch& launch);
 
 }  // namespace flashrt::cuda

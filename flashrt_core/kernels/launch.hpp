@@ -8,7 +8,8 @@
 // still runs. Until wait_for_previous() it reads weights and constants only. Every kernel, whether
 // it is launched so or not, calls wait_for_previous() in all threads before it reads or writes
 // anything else, and allow_next() only after that. So when a kernel runs, everything two launches
-// ahead of it has ended.
+// ahead of it has ended: an operand that says so (AttentionArgs::settled_begin) may be read before
+// the wait as well.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -190,8 +190,7 @@ AttentionArgs Dispatch::attention_args(int call, int k) const {
                      .is_causal = op.mask == Mask::kCausal,
                      .causal_offset = op.mask == Mask::kCausal ? op.mask_argument : 0,
                      .block = op.mask == Mask::kBlock ? op.mask_argument : 0,
-                     .range_count = static_cast<int>(op.ranges.size()),
-                     .workspace = workspace_.data()};
+                     .range_count = static_cast<int>(op.ranges.size())};
   for (size_t i = 0; i < op.ranges.size(); ++i) {
     args.ranges[i] = {.begin = op.ranges[i].begin,
                       .count = op.ranges[i].count,
@@ -217,8 +216,6 @@ void Dispatch::choose_linears(LinearTuner& tuner, const Stream& stream) {
       const LinearArgs args = linear_args(call, 0, paired_[call]);
       choices_[call] = tuner.choose(args, stream);
       bytes = std::max(bytes, tuner.workspace_bytes(args, *choices_[call]));
-    } else if (std::holds_alternative<Attention>(op)) {
-      bytes = std::max(bytes, attention_workspace_bytes(attention_args(call, 0), device_));
     }
   }
   workspace_ = DeviceBuffer(bytes);

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// What the kernels of attention share: the keys that rows see, copies into shared memory, matrix
+// instructions, clusters.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/attention.cuh"
+#include "kernels/common.cuh"
+
+namespace flashrt::cuda {
+
+// ---- the kernels on matrix units; attention() chooses. Both fold the query heads of a kv head
+// into the rows: row f of the folded rows is head f % group of token f / group.
+
+bool attention_decode_accepts(const AttentionArgs& args, const DeviceInfo& device);
+const char* attention_decode(const AttentionArgs& args, const Launch& launch);
+bool attention_tile_accepts(const AttentionArgs& args, const DeviceInfo& device);
+const char* attention_tile(const AttentionArgs& args, const Launch& launch);
+
+// What both need: 16-bit operands in rows of 16-byte pieces, results in pairs.
+inline bool attention_fits_matrix_units(const AttentionArgs& args) {
+  constexpr int kPiece = 16;
+  const auto is_operand = [&](const Matrix& m) {
+    return m.type == DType::kBF16 && is_aligned(m, kPiece) && args.head_dim * 2 % kPiece == 0;
+  };
+  return is_operand(args.q) && is_operand(args.k) && is_operand(args.v) &&
+         is_aligned(args.y, 2 * static_cast<int>(size_of(args.y.type))) &&
+         is_divisor(args.y.scale) && args.scale > 0 && !args.is_causal;
+}
+
+// ---- keys
+
+// The rows of the cache that a query sees, numbered through from 0.
+struct VisibleKeys {
+  static constexpr int kRanges = AttentionArgs::kMaxRanges;
+  int begin[kRanges], count[kRanges];
+  int total = 0;
+
+  __device__ __forceinline__ int row(int key) const {
+    int found = begin[0] + key;
+#pragma unroll
+    for (int r = 1; r < kRanges; ++r) {
+      key -= count[r - 1];
+      if (key >= 0) found = begin[r] + key;
+    }
+    return found;
+  }
+};
+
+// The ranges cut to the rows [first, last).
+__device__ __forceinline__ VisibleKeys visible_keys(const AttentionArgs& args, int first,
+                                                    int last) {
+  VisibleKeys keys;
+#pragma unroll
+  for (int r = 0; r < VisibleKeys::kRanges; ++r) {
+    keys.begin[r] = keys.count[r] = 0;
+    if (r >= args.range_count) continue;
+    const AttentionRange& range = args.ranges[r];
+    const int end = range.begin + range.count + (range.length ? *range.length : 0);
+    keys.begin[r] = max(range.begin, first);
+    keys.count[r] = max(0, min(end, min(last, static_cast<int>(args.k.rows))) - keys.begin[r]);
+    keys.total += keys.count[r];
+  }
+  return keys;
+}
+
+// ---- copies into shared memory that run beside the computation
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+// 16 bytes; zeros, and nothing is read, if the source is not valid.
+__device__ __forceinline__ void copy_async(void* to, const void* from, bool is_valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(is_valid ? 16 : 0)
+               : "memory");
+}
+__device__ __forceinline__ void end_copy_group() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Until at most so many of this thread's newest groups are under way.
+template <int kGroups>
+__device__ __forceinline__ void wait_copy_groups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+}
+
+// ---- matrix instructions on bf16. Lane 4 g + t of a warp holds, of each 8 x 8 matrix that
+// load_matrices brings, columns 2t and 2t + 1 of row g; transposed: rows 2t and 2t + 1 of column g.
+// Lanes 8 i to 8 i + 7 give the addresses of the rows of matrix i.
+
+__device__ __forceinline__ void load_matrices(uint32_t (&m)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ void load_matrices(uint32_t (&m)[2], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(m[0]), "=r"(m[1])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ void load_transposed(uint32_t (&m)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ void load_transposed(uint32_t (&m)[2], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(m[0]), "=r"(m[1])
+               : "r"(address)
+               : "memory");
+}
+
+// c [16, 8] += a [16, 16] b [16, 8]. The lane holds of c columns 2t, 2t + 1 of row g, then of row
+// g + 8; of a the four 8 x 8 matrices down the first columns, then the second; of b (transposed)
+// those of k below 8 and from 8 on.
+__device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                             uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// The same with half the depth: a [16, 8], b [8, 8].
+__device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[2], uint32_t b) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+
+// Elements from row to row in shared memory: an odd number of 16-byte pieces, so that the eight
+// rows of a matrix lie in different banks.
+constexpr int odd_pieces(int width) { return width / 8 % 2 == 1 ? width : width + 8; }
+
+// ---- softmax, in powers of two
+
+inline constexpr float kLog2E = 1.44269504f;
+inline constexpr float kNoKey = -std::numeric_limits<float>::infinity();
+
+__device__ __forceinline__ float exp2_approximate(
+    float x) {  // relative error 2^-22; 0 at -infinity
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// What is subtracted from the scores of a row; finite, so that a row without keys has weights of 0.
+__device__ __forceinline__ float offset_of(float maximum) {
+  return maximum == kNoKey ? 0.0f : maximum;
+}
+// Over the four lanes that hold a row.
+__device__ __forceinline__ float row_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+  return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
+}
+__device__ __forceinline__ float row_sum(float x) {
+  x += __shfl_xor_sync(kAllLanes, x, 1);
+  return x + __shfl_xor_sync(kAllLanes, x, 2);
+}
+
+// ---- clusters of blocks, from compute capability 9.0 on; launchers use them nowhere else
+
+// Everything a thread wrote before, in any block of the cluster, is seen by all after their wait.
+__device__ __forceinline__ void cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+// The same place in the shared memory of another block of the cluster.
+template <class T>
+__device__ __forceinline__ T* in_block(T* shared, int rank) {
+#if __CUDA_ARCH__ >= 900
+  uint64_t address;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(shared), "r"(rank));
+  return reinterpret_cast<T*>(address);
+#else
+  return shared;
+#endif
+}
+
+}  // namespace flashrt::cuda

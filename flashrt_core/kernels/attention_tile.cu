@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// attention of many rows on matrix units: tiles of folded rows against stages of keys.
+//
+// Layout    q, k, v: bf16 with 16-byte rows; heads of 72 or 256. y: any float type.
+// Work      a block takes 64 folded rows of a kv head. Four pairs of warps hold 16 rows each; the
+//           two of a pair take alternate chunks of the keys and merge at the end. With few tiles,
+//           two blocks of a cluster share the keys of one and merge through distributed memory.
+// Traffic   k and v once per block, in stages that are copied while others are multiplied.
+// Numerics  products and sums in float32; softmax in float32 with a running maximum; weights
+//           rounded to bf16 for the second product.
+// Reference backends/cpu/attention.cpp
+
+#include "kernels/attention_parts.cuh"
+
+namespace flashrt::cuda {
+namespace {
+
+constexpr int kRowWarps = 4, kKeyWarps = 2;
+constexpr int kWarps = kRowWarps * kKeyWarps;
+constexpr int kThreads = kWarps * kWarp;
+constexpr int kWarpRows = 16;
+constexpr int kRows = kRowWarps * kWarpRows;
+
+// ---- merging. Of some keys, for the 16 rows of a warp and some of their columns: lane 4 g + t has
+// of every column tile columns 2t and 2t + 1 of row g, then of row g + 8.
+
+template <int kTiles>
+constexpr int kHalfOf = (kTiles + 1) / 2;
+template <int kTiles>
+constexpr int kSlotOf = (kHalfOf<kTiles> + 1) * kWarp;  // of float4: what a warp gives away
+
+template <int kTiles>
+struct Partial {
+  float sums[kTiles][4];  // of weight times v
+  float maximum[2];       // of the scores of rows g and g + 8
+  float weight[2];        // sum of weights
+
+  // Column tile n of one of the two halves; past the last tile zeros.
+  __device__ __forceinline__ float4 half_tile(int half, int n) const {
+    const float* s = sums[n];
+    if (half == 0) return {s[0], s[1], s[2], s[3]};
+    if (kHalfOf<kTiles> + n >= kTiles) return {};
+    const float* t = sums[(kHalfOf<kTiles> + n) % kTiles];
+    return {t[0], t[1], t[2], t[3]};
+  }
+};
+
+// Two warps with the same rows each keep a half of the columns, and give the other away.
+template <int kTiles>
+__device__ __forceinline__ void give(const Partial<kTiles>& partial, int half, float4* slot) {
+  constexpr int kHalf = kHalfOf<kTiles>;
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (int n = 0; n < kHalf; ++n) slot[n * kWarp + lane] = partial.half_tile(half, n);
+  slot[kHalf * kWarp + lane] = {partial.maximum[0], partial.maximum[1], partial.weight[0],
+                                partial.weight[1]};
+}
+
+// The half that was kept, with what the other warp gave. `scale` turns scores into powers of two.
+template <int kTiles>
+__device__ __forceinline__ auto merge(const Partial<kTiles>& partial, int half, const float4* slot,
+                                      float scale) {
+  constexpr int kHalf = kHalfOf<kTiles>;
+  const int lane = threadIdx.x % kWarp;
+  const float4 end = slot[kHalf * kWarp + lane];
+  const float maximum[2] = {end.x, end.y}, weight[2] = {end.z, end.w};
+  Partial<kHalf> merged;
+  float own[2], other[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    merged.maximum[h] = fmaxf(partial.maximum[h], maximum[h]);
+    const float offset = offset_of(merged.maximum[h]);
+    own[h] = exp2_approximate((partial.maximum[h] - offset) * scale);
+    other[h] = exp2_approximate((maximum[h] - offset) * scale);
+    merged.weight[h] = partial.weight[h] * own[h] + weight[h] * other[h];
+  }
+#pragma unroll
+  for (int n = 0; n < kHalf; ++n) {
+    const float4 kept = partial.half_tile(half, n), given = slot[n * kWarp + lane];
+    merged.sums[n][0] = kept.x * own[0] + given.x * other[0];
+    merged.sums[n][1] = kept.y * own[0] + given.y * other[0];
+    merged.sums[n][2] = kept.z * own[1] + given.z * other[1];
+    merged.sums[n][3] = kept.w * own[1] + given.w * other[1];
+  }
+  return merged;
+}
+
+// ---- storing
+
+__device__ __forceinline__ void store_pair(float* y, float a, float b, const Divisor&) {
+  store_vector(y, Vector<float, 2>{a, b});
+}
+__device__ __forceinline__ void store_pair(bf16* y, float a, float b, const Divisor&) {
+  *reinterpret_cast<uint32_t*>(y) = packed_bf16(a, b);
+}
+__device__ __forceinline__ void store_pair(f16* y, float a, float b, const Divisor&) {
+  *reinterpret_cast<uint32_t*>(y) = packed_f16(a, b);
+}
+__device__ __forceinline__ void store_pair(e4m3* y, float a, float b, const Divisor& scale) {
+  *reinterpret_cast<uint16_t*>(y) =
+      static_cast<uint16_t>(packed_e4m3(quotient(a, scale), quotient(b, scale)));
+}
+
+struct WarpRows {
+  int first, end;  // folded; `end` of all valid ones
+  int kv_head, group;
+};
+
+template <class T, int kTiles>
+__device__ __forceinline__ void store_as(const Matrix& y, const Partial<kTiles>& partial,
+                                         const WarpRows& rows, int head_dim, int first_column) {
+  const int lane = threadIdx.x % kWarp;
+  const Divisor scale{y.scale, 1.0f / y.scale};
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int row = rows.first + lane / 4 + 8 * h;
+    if (row >= rows.end) continue;
+    const int head = rows.kv_head * rows.group + row % rows.group;
+    T* out = static_cast<T*>(y.data) + row / rows.group * y.stride + head * head_dim;
+    const float inverse = partial.weight[h] == 0.0f ? 0.0f : 1.0f / partial.weight[h];
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      const int column = first_column + n * 8;
+      if (column >= head_dim) continue;
+      store_pair(out + column + lane % 4 * 2, partial.sums[n][2 * h] * inverse,
+                 partial.sums[n][2 * h + 1] * inverse, scale);
+    }
+  }
+}
+template <int kTiles>
+__device__ __forceinline__ void store_partial(const Matrix& y, const Partial<kTiles>& partial,
+                                              const WarpRows& rows, int head_dim,
+                                              int first_column) {
+  switch (y.type) {
+    case DType::kF32:
+      return store_as<float>(y, partial, rows, head_dim, first_column);
+    case DType::kBF16:
+      return store_as<bf16>(y, partial, rows, head_dim, first_column);
+    case DType::kF16:
+      return store_as<f16>(y, partial, rows, head_dim, first_column);
+    case DType::kE4M3:
+      return store_as<e4m3>(y, partial, rows, head_dim, first_column);
+    case DType::kI32:
+    case DType::kU8:
+      return;  // refused by attention()
+  }
+}
+
+// ---- the kernel
+
+template <int kHeadDim, int kWarpKeys, int kStages, int kSplits>
+struct Tile {
+  static_assert(kHeadDim % 8 == 0 && (kWarpKeys == 16 || kWarpKeys == 32));
+  static constexpr int kPitch = odd_pieces(kHeadDim);
+  static constexpr int kPieces = kHeadDim / 8;  // of 16 bytes
+  static constexpr int kColumnTiles = kHeadDim / 8;
+  static constexpr int kDepthSteps = kHeadDim / 16;
+  static constexpr bool kHasTail = kHeadDim % 16 != 0;
+  static constexpr int kStageKeys = kKeyWarps * kWarpKeys;
+
+  static constexpr int kQueryElements = kRows * kPitch;
+  static constexpr int kStageElements = kStageKeys * kPitch;  // of k, or of v
+  static constexpr int kOperandBytes =
+      static_cast<int>(sizeof(bf16)) * (kQueryElements + 2 * kStages * kStageElements);
+  // The exchange within the block takes the place of the operands. The one between blocks cannot:
+  // the other block may be ahead.
+  static constexpr int kSlot = kSlotOf<kColumnTiles>;
+  static constexpr int kHalfSlot = kSlotOf<kHalfOf<kColumnTiles>>;
+  static_assert(kWarps * kSlot * sizeof(float4) <= kOperandBytes);
+  static constexpr int kReceivedBytes = kSplits > 1
+                                            ? kWarps* kHalfSlot* static_cast<int>(sizeof(float4))
+                                            : 0;
+  static constexpr int kSharedBytes = kOperandBytes + kReceivedBytes;
+};
+
+template <int kHeadDim, int kWarpKeys, int kStages, int kSplits, int kBlocksPerProcessor>
+__global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
+    attention_tile_kernel(const __grid_constant__ AttentionArgs args) {
+  using T = Tile<kHeadDim, kWarpKeys, kStages, kSplits>;
+  constexpr int kPitch = T::kPitch, kKeyTiles = kWarpKeys / 8;
+  constexpr bool kKeepsQueries = kHeadDim <= 128;  // in registers, if they leave room
+  extern __shared__ __align__(128) unsigned char memory[];
+  bf16* q_tile = reinterpret_cast<bf16*>(memory);
+  bf16* k_stages = q_tile + T::kQueryElements;
+  bf16* v_stages = k_stages + kStages * T::kStageElements;
+  float4* slots = reinterpret_cast<float4*>(memory);
+  float4* received = reinterpret_cast<float4*>(memory + T::kOperandBytes);
+
+  wait_for_previous();
+  allow_next();
+
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int row_warp = warp % kRowWarps, key_warp = warp / kRowWarps;
+  const int split = blockIdx.x % kSplits, first_row = blockIdx.x / kSplits * kRows;
+  const int kv_head = blockIdx.y, group = args.heads / args.kv_heads;
+  const int rows = static_cast<int>(min(valid_rows(args.q), args.q.rows)) * group;
+  if (first_row >= rows) return;                // all blocks of a cluster
+  if constexpr (kSplits > 1) cluster_arrive();  // this block is there to receive
+
+  // With a block mask no tile crosses two blocks.
+  const int mask_begin = args.block > 0 ? first_row / group / args.block * args.block : 0;
+  const int mask_end = args.block > 0 ? mask_begin + args.block : INT32_MAX;
+  const VisibleKeys keys = visible_keys(args, mask_begin, mask_end);
+  const int share = (keys.total + kSplits - 1) / kSplits, first_key = split * share;
+  const int key_count = max(0, min(share, keys.total - first_key));
+  const int steps = (key_count + T::kStageKeys - 1) / T::kStageKeys;
+
+  // A group of copies for every step up to the last and, empty, past it: counts stay the same.
+  const auto copy_stage = [&](const Matrix& from, bf16* stages, int step) {
+    if (step < steps) {
+      const bf16* head = static_cast<const bf16*>(from.data) + kv_head * kHeadDim;
+      bf16* stage = stages + step % kStages * T::kStageElements;
+      for (int i = threadIdx.x; i < T::kStageKeys * T::kPieces; i += kThreads) {
+        const int row = i / T::kPieces, column = i % T::kPieces * 8;
+        const int key = step * T::kStageKeys + row;
+        const bool is_valid = key < key_count;
+        copy_async(stage + row * kPitch + column,
+                   head + (is_valid ? keys.row(first_key + key) : 0) * from.stride + column,
+                   is_valid);
+      }
+    }
+    end_copy_group();
+  };
+
+  for (int i = threadIdx.x; i < kRows * T::kPieces; i += kThreads) {
+    const int row = first_row + i / T::kPieces, column = i % T::kPieces * 8;
+    const bool is_valid = row < rows;
+    const int token = is_valid ? row / group : 0, head = kv_head * group + row % group;
+    copy_async(
+        q_tile + i / T::kPieces * kPitch + column,
+        static_cast<const bf16*>(args.q.data) + token * args.q.stride + head * kHeadDim + column,
+        is_valid);
+  }
+  // Group 2 i brings k of step i, the first q as well; group 2 i + 1 brings v. Of these, 2 kStages
+  // - 1 are under way at the beginning of a step, and all but 2 kStages - 2 must have ended.
+  constexpr int kUnderWay = 2 * kStages - 2;
+#pragma unroll
+  for (int s = 0; s < kStages; ++s) {
+    copy_stage(args.k, k_stages, s);
+    if (s + 1 < kStages) copy_stage(args.v, v_stages, s);
+  }
+
+  // Addresses as load_matrices wants them: q by rows of 16, k and v by keys of 16, or by the
+  // lane's own key for the last 8 columns.
+  const uint32_t q_at =
+      shared_address(q_tile + (row_warp * kWarpRows + lane % 16) * kPitch + lane / 16 * 8);
+  const int k_at = (key_warp * kWarpKeys + lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 8;
+  const int v_at = (key_warp * kWarpKeys + lane % 16) * kPitch + lane / 16 * 8;
+  const int tail_at = (key_warp * kWarpKeys + lane % kWarpKeys) * kPitch + T::kDepthSteps * 16;
+  constexpr int kElement = sizeof(bf16);
+
+  uint32_t q_kept[kKeepsQueries ? T::kDepthSteps : 1][4], q_tail[2];
+  if constexpr (kKeepsQueries) {
+    wait_copy_groups<kUnderWay>();
+    __syncthreads();  // q has landed
+#pragma unroll
+    for (int d = 0; d < T::kDepthSteps; ++d) load_matrices(q_kept[d], q_at + d * 16 * kElement);
+    if constexpr (T::kHasTail) load_matrices(q_tail, q_at + T::kDepthSteps * 16 * kElement);
+  }
+
+  const float scale = args.scale * kLog2E;
+  Partial<T::kColumnTiles> partial{.maximum = {kNoKey, kNoKey}, .weight = {0, 0}};
+#pragma unroll
+  for (int n = 0; n < T::kColumnTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) partial.sums[n][i] = 0;
+  }
+
+  for (int step = 0; step < steps; ++step) {
+    const int count = key_count - step * T::kStageKeys - key_warp * kWarpKeys;  // of this warp
+    const int stage = step % kStages * T::kStageElements;
+    wait_copy_groups<kUnderWay>();
+    __syncthreads();  // k of this step has landed; v of the step before has been read by all
+    copy_stage(args.v, v_stages, step + kStages - 1);
+
+    float scores[kKeyTiles][4] = {};
+    if (count > 0) {
+      const bf16* k_stage = k_stages + stage;
+      const uint32_t k_address = shared_address(k_stage + k_at);
+#pragma unroll
+      for (int d = 0; d < T::kDepthSteps; ++d) {
+        uint32_t q[4];
+        if constexpr (kKeepsQueries) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) q[i] = q_kept[d][i];
+        } else {
+          load_matrices(q, q_at + d * 16 * kElement);
+        }
+#pragma unroll
+        for (int n = 0; n < kKeyTiles; n += 2) {
+          uint32_t k[4];
+          load_matrices(k, k_address + (n * 8 * kPitch + d * 16) * kElement);
+          multiply_add(scores[n], q, k[0], k[1]);
+          multiply_add(scores[n + 1], q, k[2], k[3]);
+        }
+      }
+      if constexpr (T::kHasTail) {
+        uint32_t k[kKeyTiles];
+        load_matrices(k, shared_address(k_stage + tail_at));
+#pragma unroll
+        for (int n = 0; n < kKeyTiles; ++n) multiply_add(scores[n], q_tail, k[n]);
+      }
+
+      if (count < kWarpKeys) {  // the rest of the stage holds no keys
+#pragma unroll
+        for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            if (n * 8 + lane % 4 * 2 + i % 2 >= count) scores[n][i] = kNoKey;
+          }
+        }
+      }
+      float factor[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        float largest = kNoKey;
+#pragma unroll
+        for (int n = 0; n < kKeyTiles; ++n) {
+          largest = fmaxf(largest, fmaxf(scores[n][2 * h], scores[n][2 * h + 1]));
+        }
+        const float maximum = fmaxf(partial.maximum[h], row_max(largest));
+        const float offset = offset_of(maximum) * scale;
+        factor[h] = exp2_approximate(partial.maximum[h] * scale - offset);
+        partial.maximum[h] = maximum;
+        float weight = 0;
+#pragma unroll
+        for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+          for (int i = 2 * h; i < 2 * h + 2; ++i) {
+            scores[n][i] = exp2_approximate(scores[n][i] * scale - offset);
+            weight += scores[n][i];
+          }
+        }
+        partial.weight[h] = partial.weight[h] * factor[h] + weight;  // of this lane's columns
+      }
+      if (__any_sync(kAllLanes, factor[0] != 1.0f || factor[1] != 1.0f)) {
+#pragma unroll
+        for (int n = 0; n < T::kColumnTiles; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) partial.sums[n][i] *= factor[i / 2];
+        }
+      }
+    }
+
+    wait_copy_groups<kUnderWay>();
+    __syncthreads();  // v of this step has landed; k of this step has been read by all
+    copy_stage(args.k, k_stages, step + kStages);
+
+    if (count > 0) {
+      const bf16* v_stage = v_stages + stage;
+      const uint32_t v_address = shared_address(v_stage + v_at);
+      uint32_t v_tail[kKeyTiles];
+      if constexpr (T::kHasTail) load_transposed(v_tail, shared_address(v_stage + tail_at));
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; n += 2) {
+        const uint32_t weights[4] = {packed_bf16(scores[n][0], scores[n][1]),
+                                     packed_bf16(scores[n][2], scores[n][3]),
+                                     packed_bf16(scores[n + 1][0], scores[n + 1][1]),
+                                     packed_bf16(scores[n + 1][2], scores[n + 1][3])};
+#pragma unroll
+        for (int d = 0; d < T::kDepthSteps; ++d) {
+          uint32_t v[4];
+          load_transposed(v, v_address + (n * 8 * kPitch + d * 16) * kElement);
+          multiply_add(partial.sums[2 * d], weights, v[0], v[1]);
+          multiply_add(partial.sums[2 * d + 1], weights, v[2], v[3]);
+        }
+        if constexpr (T::kHasTail) {
+          multiply_add(partial.sums[T::kColumnTiles - 1], weights, v_tail[n], v_tail[n + 1]);
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) partial.weight[h] = row_sum(partial.weight[h]);
+
+  wait_copy_groups<0>();
+  __syncthreads();  // the operands have been read: the slots may take their place
+  give(partial, 1 - key_warp, slots + warp * T::kSlot);
+  __syncthreads();  // what the other warp of the pair gave is there
+  const int other_warp = (1 - key_warp) * kRowWarps + row_warp;
+  const auto half = merge(partial, key_warp, slots + other_warp * T::kSlot, scale);
+  const int half_column = key_warp * kHalfOf<T::kColumnTiles> * 8;
+
+  const WarpRows warp_rows{
+      .first = first_row + row_warp * kWarpRows, .end = rows, .kv_head = kv_head, .group = group};
+  if constexpr (kSplits > 1) {
+    float4* slot = received + warp * T::kHalfSlot;
+    cluster_wait();  // the other block has started
+    give(half, 1 - split, in_block(slot, 1 - split));
+    cluster_arrive();
+    cluster_wait();  // what the other block gave is there
+    const auto quarter = merge(half, split, slot, scale);
+    store_partial(args.y, quarter, warp_rows, kHeadDim,
+                  half_column + split * kHalfOf<kHalfOf<T::kColumnTiles>> * 8);
+  } else {
+    store_partial(args.y, half, warp_rows, kHeadDim, half_column);
+  }
+}
+
+// ---- choosing
+
+struct Variant {
+  const char* name;
+  void (*kernel)(AttentionArgs);
+  int head_dim, splits, shared_bytes;
+};
+template <int kHeadDim, int kWarpKeys, int kStages, int kSplits, int kBlocksPerProcessor>
+Variant variant(const char* name) {
+  return {name, attention_tile_kernel<kHeadDim, kWarpKeys, kStages, kSplits, kBlocksPerProcessor>,
+          kHeadDim, kSplits, Tile<kHeadDim, kWarpKeys, kStages, kSplits>::kSharedBytes};
+}
+
+int64_t tiles(const AttentionArgs& args) {
+  return (args.q.rows * (args.heads / args.kv_heads) + kRows - 1) / kRows;
+}
+
+// The first that the device and the shape allow.
+const Variant* choose(const AttentionArgs& args, const DeviceInfo& device) {
+  static const Variant kVariants[] = {
+      // All keys of an image in four stages; two blocks of a multiprocessor hide each other's
+      // waits.
+      variant<72, 32, 4, 1, 2>("attention_tile_72"),
+      variant<256, 32, 2, 2, 1>("attention_tile_256_split"),
+      variant<256, 32, 2, 1, 1>("attention_tile_256"),
+      variant<256, 16, 2, 1, 1>("attention_tile_256_small"),  // in 99 KB of shared memory
+  };
+  // Two blocks a tile pay until the tiles alone keep most multiprocessors busy.
+  const bool is_split = device.major >= 9 && device.is_specialised &&
+                        4 * tiles(args) * args.kv_heads <= 3 * device.multiprocessors;
+  for (const Variant& v : kVariants) {
+    if (v.head_dim == args.head_dim && (v.splits == 1 || is_split) &&
+        static_cast<size_t>(v.shared_bytes) <= device.shared_bytes_per_block) {
+      return &v;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool attention_tile_accepts(const AttentionArgs& args, const DeviceInfo& device) {
+  const int64_t folded_block = int64_t{args.block} * (args.heads / args.kv_heads);
+  return attention_fits_matrix_units(args) && folded_block % kRows == 0 && choose(args, device);
+}
+
+const char* attention_tile(const AttentionArgs& args, const Launch& launch) {
+  const Variant& v = *choose(args, *launch.device);
+  const dim3 grid(static_cast<unsigned>(tiles(args) * v.splits),
+                  static_cast<unsigned>(args.kv_heads));
+  launch_kernel(v.name, v.kernel, grid, kThreads, v.shared_bytes, launch, v.splits, args);
+  return v.name;
+}
+
+}  // namespace flashrt::cuda
