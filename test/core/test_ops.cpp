@@ -5,12 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
+#include "case_results.hpp"
 #include "compile_cpu.hpp"
-#include "op_cases.hpp"
-#include "reference.hpp"
-#include "tolerance.hpp"
 
 namespace flashrt {
 namespace {
@@ -20,41 +16,9 @@ const std::vector<OpCase>& cases() {
   return list;
 }
 
-float scale_of(const OpCase& c, const ValueInfo& info) {
-  return info.type == DType::kE4M3 ? c.scales.at(info.site)[0] : 1;
+CaseResults run_cpu(const OpCase& c, int threads) {
+  return run_case(c, *compile_cpu(c.plan, c.weights, c.scales, threads));
 }
-
-using Results = std::map<std::string, std::vector<double>>;
-
-Results run_reference(const OpCase& c) {
-  reference::Program program(c.plan, c.weights, c.scales);
-  for (const auto& [name, values] : c.data) program.write(name, values);
-  program.run(When::kInfer);
-  Results results;
-  for (const std::string& name : c.outputs) results[name] = program.read(name);
-  return results;
-}
-
-Results run_cpu(const OpCase& c, int threads) {
-  const auto program = compile_cpu(c.plan, c.weights, c.scales, threads);
-  for (const auto& [name, values] : c.data) {
-    const ValueInfo& info = c.plan[c.plan.find(name)];
-    std::vector<double> rounded;
-    for (const double v : values)
-      rounded.push_back(reference::stored(info.type, v, scale_of(c, info)));
-    program->write(name, reference::bytes_of(info.type, rounded, scale_of(c, info)));
-  }
-  program->run(When::kInfer);
-  Results results;
-  for (const std::string& name : c.outputs) {
-    std::vector<float> values(c.plan[c.plan.find(name)].shape.elements());
-    program->read_float(name, values);
-    results[name].assign(values.begin(), values.end());
-  }
-  return results;
-}
-
-bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 class Operation : public testing::TestWithParam<size_t> {
  protected:
@@ -62,33 +26,12 @@ class Operation : public testing::TestWithParam<size_t> {
 };
 
 TEST_P(Operation, MatchesReference) {
-  const OpCase& c = op_case();
-  const Tolerance tolerance = tolerance_of(c.plan.calls[0].op);
-  const Results expected = run_reference(c), actual = run_cpu(c, 2);
-  for (const auto& [name, reference_values] : expected) {
-    const ValueInfo& info = c.plan[c.plan.find(name)];
-    const std::vector<double>& values = actual.at(name);
-    ASSERT_EQ(values.size(), reference_values.size());
-    int64_t neighbours = 0;
-    for (size_t i = 0; i < values.size(); ++i) {
-      const double want = reference_values[i], got = values[i];
-      if (same(want, got)) continue;
-      const double near =
-          c.amplification * (tolerance.absolute + tolerance.relative * std::abs(want));
-      const double step = reference::step_of(info.type, want, scale_of(c, info));
-      ASSERT_LE(std::abs(got - want), near + step)
-          << c.name << ": " << name << "[" << i / info.shape.width() << ", "
-          << i % info.shape.width() << "] is " << got << ", the reference has " << want << " ("
-          << tolerance.reason << ")";
-      if (std::abs(got - want) > near) ++neighbours;
-    }
-    EXPECT_LE(neighbours, std::ceil(kMaxNeighbours * static_cast<double>(values.size())))
-        << c.name << ": " << name << " differs by a step of " << info.type << " too often";
-  }
+  expect_agreement(op_case(), run_reference(op_case()), run_cpu(op_case(), 2),
+                   RowsPastLength::kUntouched);
 }
 
 TEST_P(Operation, HasTheSameBitsOnAnyNumberOfThreads) {
-  const Results one = run_cpu(op_case(), 1), three = run_cpu(op_case(), 3);
+  const CaseResults one = run_cpu(op_case(), 1), three = run_cpu(op_case(), 3);
   for (const auto& [name, values] : one) {
     for (size_t i = 0; i < values.size(); ++i)
       ASSERT_TRUE(same(values[i], three.at(name)[i])) << name << " " << i;
