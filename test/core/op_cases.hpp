@@ -326,6 +326,59 @@ inline void add_add_norm_cases(std::vector<OpCase>& cases) {
     for (double& v : b.data_of(op.residual)) v = 100 + std::round(v * 64) / 64;
     cases.push_back(std::move(b).build(op));
   }
+  // What the models ask for: an action expert, a vision tower, a prefix with a length.
+  for (const DType type : {DType::kBF16, DType::kF16, DType::kE4M3}) {
+    for (const int32_t committed : {-1, 3}) {
+      CaseBuilder b(text("add_norm_expert_", type, "_", committed < 0 ? "all" : text(committed)));
+      AddNorm op{.residual = b.in("residual", 10, 1024, DType::kBF16),
+                 .delta = b.in("delta", 10, 1024, DType::kBF16)};
+      op.gate = b.in("gate", 1, 1024);
+      op.scale = b.in("scale", 1, 1024);
+      op.shift = b.in("shift", 1, 1024);
+      if (committed >= 0) {
+        op.committed_rows = b.integer("committed", committed);
+        op.committed_gate = b.in("committed_gate", 1, 1024);
+        op.committed_scale = b.in("committed_scale", 1, 1024);
+        op.committed_shift = b.in("committed_shift", 1, 1024);
+      }
+      op.residual_out = b.out("residual_out", 10, 1024, DType::kBF16);
+      op.y = b.out("y", 10, 1024, type);
+      cases.push_back(std::move(b).build(op));
+    }
+    CaseBuilder b(text("add_norm_vision_", type));
+    AddNorm op{.norm = Norm::kLayer, .residual = b.in("residual", 3, 1152, DType::kBF16)};
+    op.delta = b.in("delta", 3, 1152, DType::kBF16);
+    op.weight = b.weight("w", {1152});
+    op.bias = b.weight("b", {1152});
+    op.residual_out = b.out("residual_out", 3, 1152, DType::kBF16);
+    op.y = b.out("y", 3, 1152, type);
+    cases.push_back(std::move(b).build(op));
+  }
+  for (const DType stream : {DType::kF32, DType::kBF16}) {
+    CaseBuilder b(text("add_norm_prefix_", stream));
+    const Rows rows{.capacity = 4, .length = b.integer("n", 1), .base = 2};
+    AddNorm op{.residual = b.in("residual", rows, 2048, stream),
+               .delta = b.in("delta", rows, 2048, stream)};
+    op.residual_out = b.out("residual_out", rows, 2048, stream);
+    op.y = b.out("y", rows, 2048, DType::kE4M3);
+    cases.push_back(std::move(b).build(op));
+  }
+  {
+    CaseBuilder b("add_norm_first_layer");  // a style, and nothing to add yet
+    AddNorm op{.residual = b.in("residual", 2, 64, DType::kBF16)};
+    op.scale = b.in("scale", 1, 64);
+    op.shift = b.in("shift", 1, 64);
+    op.y = b.out("y", 2, 64, DType::kE4M3);
+    cases.push_back(std::move(b).build(op));
+  }
+  {
+    CaseBuilder b("add_norm_in_place_packed");
+    const Value residual = b.in_out("residual", 4, 256);
+    cases.push_back(std::move(b).build(AddNorm{.residual = residual,
+                                               .delta = b.in("delta", 4, 256),
+                                               .residual_out = residual,
+                                               .y = b.out("y", 4, 256, DType::kBF16)}));
+  }
 }
 
 // ---- qkv_rope
@@ -368,6 +421,21 @@ inline void add_qkv_rope_cases(std::vector<OpCase>& cases) {
     op.k = b.out("k", rows, 8);
     op.v = b.out("v", rows, 8);
     cases.push_back(std::move(b).build(op));
+  }
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const int32_t position :
+         {-1, 2, 900}) {  // -1: none; 900: past a table made for this cache
+      CaseBuilder b(text("qkv_rope_packed_", type, "_", position < 0 ? "start" : text(position)));
+      const Rows rows{.capacity = 5, .length = b.integer("n", 3), .base = 1};
+      QkvRope op{.heads = 8, .kv_heads = 1, .head_dim = 256, .rope_base = 10000};
+      if (position >= 0) op.position = b.integer("position", position);
+      op.position_start = 7;
+      op.qkv = b.in("qkv", rows, 10 * 256, type);
+      op.q = b.out("q", rows, 8 * 256, type);
+      op.k = b.out("k", rows, 256, type);
+      op.v = b.out("v", rows, 256, type);
+      cases.push_back(std::move(b).build(op));
+    }
   }
 }
 
@@ -546,6 +614,16 @@ inline void add_glu_cases(std::vector<OpCase>& cases) {
       const Rows rows{.capacity = 9, .length = b.integer("n", 5), .base = 1};
       Glu op{.activation = a, .gate_up = b.in("gate_up", rows, 2 * 1100, DType::kF32, 2)};
       op.y = b.out("y", rows, 1100, type);
+      cases.push_back(std::move(b).build(op));
+    }
+  }
+  for (const Activation a : {Activation::kGeluTanh, Activation::kSilu}) {
+    for (const DType type : {DType::kF32, DType::kBF16, DType::kF16, DType::kE4M3}) {
+      CaseBuilder b(text("glu_packed_", name_of(a), "_", type));
+      const Rows rows{.capacity = 3, .length = b.integer("n", 1), .base = 1};
+      const DType stream = type == DType::kF32 ? DType::kF32 : DType::kBF16;
+      Glu op{.activation = a, .gate_up = b.in("gate_up", rows, 2 * 1056, stream, 2)};
+      op.y = b.out("y", rows, 1056, type);
       cases.push_back(std::move(b).build(op));
     }
   }
