@@ -165,6 +165,8 @@ const char* patches(const PatchesArgs& args, const Launch& launch) {
                 args.type, ", expected u8 or f32");
   const int64_t grid = args.size / args.patch, depth = int64_t{kChannels} * args.patch * args.patch;
   check_operand(kName, "y", args.y, args.count * grid * grid, args.y.width);
+  FLASHRT_CHECK(is_divisor(args.y.scale), kName, ": y has scale ", args.y.scale,
+                ", expected one between 2^-100 and 2^100");
   FLASHRT_CHECK(args.y.width >= depth, kName, ": y has ", args.y.width, " columns, a patch ",
                 depth);
   return args.type == DType::kU8 ? launch_patches<uint8_t>(args, launch)
