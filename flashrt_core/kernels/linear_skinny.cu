@@ -1,0 +1,650 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// linear for few rows: bound by the latency of one pass over the weights.
+//
+// Layout    x [T <= 64, D] and the weight [width, D] row-major, as they are; no packing, and
+// neither
+//           passes through shared memory. Matrix instructions take 16 rows of x and 8 channels.
+//           The order of k is free as long as both operands agree, so a lane's 16 neighbouring
+//           bytes of a weight row serve several instructions.
+// Work      a block owns 8 to 64 channels; its warps, and with a cluster its blocks, split k. All
+//           weights that a warp can hold are on their way before the kernel waits for the one
+//           ahead. The sums of the warps meet in shared memory, those of the blocks in the block
+//           that finishes the row.
+// Traffic   the weights once from device memory; x once per block from L2. 10 rows on H200: see the
+//           bench.
+// Numerics  codes are multiplied as float16, which holds them exactly; float32 sums in a fixed
+//           order; the epilogue is linear_epilogue.cuh.
+// Reference backends/cpu/linear.cpp
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <type_traits>
+
+#include "kernels/linear_epilogue.cuh"
+
+namespace flashrt::cuda {
+namespace {
+
+constexpr int kTileRows = 16;      // rows of x in a matrix instruction
+constexpr int kGroupChannels = 8;  // channels in one
+constexpr int kMaxTiles = 4;
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * kWarp;
+
+struct SkinnyArgs {
+  Matrix x;
+  const void* weight = nullptr;
+  int64_t weight_stride = 0;  // bytes
+  int chunks = 0;             // of k, per warp
+  int cluster_shift = 0;      // log2 of the blocks that split k
+  // Channels form spans (heads, the two halves of gate|up, or just the channels of a block). A
+  // block owns the same columns in both halves of a span, so that pairs meet in one thread.
+  int span = 0;
+  LinearEpilogue epilogue;
+};
+
+// What one lane holds of a chunk of k: 16 bytes of a weight row, and as many elements of a row of
+// x.
+template <class X, class W>
+struct Chunk {
+  static constexpr int kLaneElements = sizeof(uint4) / sizeof(W);
+  static constexpr int kElements = 4 * kLaneElements;  // four lanes share a row
+  static constexpr int kSteps = kElements / 16;        // matrix instructions
+  static constexpr int kXWords = kLaneElements * sizeof(X) / sizeof(uint32_t);
+};
+
+// ---- fragments: two registers hold four neighbouring elements of k
+
+__device__ __forceinline__ uint32_t to_f16x2(uint32_t codes) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<uint16_t>(codes)));
+  return pair;
+}
+template <class T>
+__device__ __forceinline__ void fragment(const uint32_t* words, int step, uint32_t& low,
+                                         uint32_t& high) {
+  if constexpr (std::is_same_v<T, e4m3>) {
+    low = to_f16x2(words[step]);
+    high = to_f16x2(words[step] >> 16);
+  } else {
+    low = words[2 * step];
+    high = words[2 * step + 1];
+  }
+}
+
+// sums += a b: a [16 rows, 16 k], b [16 k, 8 channels].
+template <bool kIsBF16>
+__device__ __forceinline__ void multiply_add(float (&sums)[4], const uint32_t (&a)[4],
+                                             const uint32_t (&b)[2]) {
+  if constexpr (kIsBF16) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+}
+
+// Weights are read once: they pass the first-level cache by. Volatile, so that it stays ahead of
+// wait_for_previous().
+__device__ __forceinline__ void load_once(const std::byte* p, uint32_t (&words)[4]) {
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "l"(p));
+}
+
+template <int N>
+__device__ __forceinline__ void load_words(const std::byte* p, bool is_inside,
+                                           uint32_t (&words)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i += 4) {
+    const uint4 v = is_inside ? *reinterpret_cast<const uint4*>(p + i * sizeof(uint32_t)) : uint4{};
+    words[i] = v.x;
+    words[i + 1] = v.y;
+    words[i + 2] = v.z;
+    words[i + 3] = v.w;
+  }
+}
+
+// ---- clusters: blocks send sums into each other's shared memory; every 16 bytes that arrive count
+// towards what the receiver's barrier expects. So nobody waits but the receiver.
+
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+// One thread sets up the barrier of its block, before this block says that it has started.
+__device__ __forceinline__ void expect_bytes(uint64_t* barrier, int bytes) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+}
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ __forceinline__ uint32_t address_in_block(const void* p, int rank) {
+  uint32_t address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(p)), "r"(rank));
+  return address;
+}
+__device__ __forceinline__ void send(float4* to, float4 v, uint64_t* barrier, int rank) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, "
+      "[%5];" ::"r"(address_in_block(to, rank)),
+      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(address_in_block(barrier, rank))
+      : "memory");
+}
+__device__ __forceinline__ void wait_for_bytes(uint64_t* barrier) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "WAIT:\n"
+      "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], 0;\n"
+      "@!done bra WAIT;\n"
+      "}" ::"r"(shared_address(barrier))
+      : "memory");
+}
+#endif
+
+// ---- shared memory
+
+template <int kTiles, int kChannels>
+struct Shared {
+  // The sums of a warp, [16 * tiles, channels]. Padded: the eight rows that one store of a fragment
+  // touches lie eight banks apart.
+  static constexpr int kStride = kChannels == 8 ? 8 : kChannels + 8;
+  static constexpr int kWarpFloats = kTileRows * kTiles * kStride;
+  static constexpr size_t kPartials = sizeof(float) * kWarps * kWarpFloats;
+  static constexpr size_t kTerms = sizeof(ChannelTerms<1>) * kChannels;
+  // What the blocks of the cluster send to this one.
+  static constexpr size_t kReceived = sizeof(float) * kTileRows * kTiles * kChannels;
+
+  static constexpr size_t bytes(int cluster) {
+    return kPartials + kTerms + (cluster > 1 ? kReceived : 0);
+  }
+};
+
+// ---- the kernel
+
+// What a thread holds at once. Blocks of few channels share a multiprocessor with others and with
+// the next kernel, which loads its weights there; the registers are divided accordingly.
+template <class X, class W, int kTiles, int kGroups, int kDepth>
+struct Registers {
+  static constexpr bool kIsWide = kTiles > 1 || kGroups == 8;
+  static constexpr int kWeightsAndSums = 4 * kGroups * (kDepth + kTiles);
+  static constexpr int kXChunk = 2 * kTiles * Chunk<X, W>::kXWords;
+  static constexpr bool fits(int chunks) { return kWeightsAndSums + chunks * kXChunk <= 96; }
+  // Chunks of x on their way at a time.
+  static constexpr int kXDepth = kTiles > 1                ? 1
+                                 : kIsWide || fits(kDepth) ? kDepth
+                                 : fits(kDepth / 2)        ? kDepth / 2
+                                                           : 1;
+  static constexpr int kHeld = kWeightsAndSums + kXDepth * kXChunk;
+  static constexpr int kBlocks = kIsWide ? 1 : kHeld <= 52 ? 3 : 2;  // per multiprocessor
+};
+
+// kDepth: chunks of weights on their way at a time.
+template <class X, class W, int kTiles, int kGroups, int kDepth,
+          LinearEpilogue::Following kFollowing>
+__global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDepth>::kBlocks)
+    linear_skinny_kernel(const __grid_constant__ SkinnyArgs args) {
+  using Following = LinearEpilogue::Following;
+  using C = Chunk<X, W>;
+  constexpr int kChannels = kGroups * kGroupChannels;
+  constexpr int kHalf = kChannels / 2;
+  constexpr int kRowThreads = kChannels / 4;  // each finishes two columns of either half
+  constexpr int kRowStep = kThreads / kRowThreads;
+  constexpr int kXDepth = Registers<X, W, kTiles, kGroups, kDepth>::kXDepth;
+  using Memory = Shared<kTiles, kChannels>;
+  extern __shared__ float4 shared[];
+  float* partials = reinterpret_cast<float*>(shared);
+  float4* received = shared + (Memory::kPartials + Memory::kTerms) / sizeof(float4);
+  auto* terms = reinterpret_cast<ChannelTerms<1>*>(shared + Memory::kPartials / sizeof(float4));
+
+  const LinearEpilogue& e = args.epilogue;
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int lane_row = lane / 4, lane_part = lane % 4;
+  const int cluster_size = 1 << args.cluster_shift;
+  const int rank = blockIdx.x;                 // in the cluster
+  const int span_column = blockIdx.y * kHalf;  // the block's first column in its span
+  const int span = blockIdx.z;
+  const int64_t first_column = static_cast<int64_t>(span) * args.span + span_column;
+  const int64_t first_chunk = static_cast<int64_t>(rank * kWarps + warp) * args.chunks;
+
+  // ---- weights and constants
+  const std::byte* weight = static_cast<const std::byte*>(args.weight) +
+                            (first_column + lane_row) * args.weight_stride +
+                            (4 * first_chunk + lane_part) * sizeof(uint4);
+  const int64_t group_stride = kGroupChannels * args.weight_stride;
+  const int64_t to_upper_half = (args.span / 2 - kHalf) * args.weight_stride;
+  uint32_t w[kDepth][kGroups][4];
+  const auto load_weights = [&](int chunk, uint32_t(&to)[kGroups][4]) {
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      const bool is_upper = kGroups > 1 && j >= kGroups / 2;
+      load_once(weight + j * group_stride + (is_upper ? to_upper_half : 0) +
+                    chunk * 4 * static_cast<int64_t>(sizeof(uint4)),
+                to[j]);
+    }
+  };
+#pragma unroll
+  for (int c = 0; c < kDepth; ++c) load_weights(c, w[c]);
+  ChannelTerms<1> own_terms;
+  if (threadIdx.x < kChannels) {
+    const int upper = threadIdx.x < kHalf ? 0 : args.span / 2 - kHalf;
+    own_terms = channel_terms<1>(e, first_column + threadIdx.x + upper);
+  }
+#if __CUDA_ARCH__ >= 900
+  __shared__ uint64_t received_all;
+  if (cluster_size > 1) {
+    if (threadIdx.x == 0) {
+      const int rows =
+          static_cast<int>(args.x.rows + cluster_size - 1 - rank) >> args.cluster_shift;
+      expect_bytes(&received_all, rows * kRowThreads * cluster_size * sizeof(float4));
+    }
+    __syncwarp();
+    cluster_arrive();  // the barrier is set up: other blocks may send to this one
+  }
+#endif
+
+  // ---- x
+  wait_for_previous();
+  const std::byte* x = static_cast<const std::byte*>(args.x.data) +
+                       lane_row * args.x.stride * sizeof(X) +
+                       (4 * first_chunk + lane_part) * C::kXWords * sizeof(uint32_t);
+  const int64_t rows_stride = kTileRows / 2 * args.x.stride * sizeof(X);
+  uint32_t xs[kXDepth][kTiles][2][C::kXWords];
+  const auto load_x = [&](int chunk, uint32_t(&to)[kTiles][2][C::kXWords]) {
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      load_words(
+          x + i * rows_stride + chunk * 4 * static_cast<int64_t>(C::kXWords * sizeof(uint32_t)),
+          lane_row + i * kTileRows / 2 < args.x.rows, to[i / 2][i % 2]);
+    }
+  };
+#pragma unroll
+  for (int c = 0; c < kXDepth; ++c) load_x(c, xs[c]);
+  const int valid = static_cast<int>(valid_rows(args.x));
+  const int pair = threadIdx.x % kRowThreads;
+  const int own_row = threadIdx.x / kRowThreads * cluster_size + rank;
+  const int own_column = span_column + pair * 2;  // in the span
+  // The angles of the first row that this thread finishes, if the table has them.
+  Angles<2> angles{};
+  int angles_row = -1;
+  if constexpr (kFollowing == Following::kRope) {
+    const int position = position_of(e, own_row);
+    if (own_row < valid && 0 <= position && position < e.rope.positions) {
+      angles = tabulated_angles<2>(e, position, own_column);
+      angles_row = own_row;
+    }
+  }
+  allow_next();
+  if (threadIdx.x < kChannels) terms[threadIdx.x] = own_terms;
+
+  // ---- products
+  float sums[kTiles][kGroups][4] = {};
+  for (int first = 0; first < args.chunks; first += kDepth) {
+#pragma unroll
+    for (int c = 0; c < kDepth; ++c) {
+#pragma unroll
+      for (int step = 0; step < C::kSteps; ++step) {
+        uint32_t b[kGroups][2];
+#pragma unroll
+        for (int j = 0; j < kGroups; ++j) fragment<W>(w[c][j], step, b[j][0], b[j][1]);
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) {
+          if (kTiles > 1 && m * kTileRows >= args.x.rows) break;
+          uint32_t a[4];
+          fragment<X>(xs[c % kXDepth][m][0], step, a[0], a[2]);
+          fragment<X>(xs[c % kXDepth][m][1], step, a[1], a[3]);
+#pragma unroll
+          for (int j = 0; j < kGroups; ++j)
+            multiply_add<std::is_same_v<W, bf16>>(sums[m][j], a, b[j]);
+        }
+      }
+      if (first + c + kXDepth < args.chunks) load_x(first + c + kXDepth, xs[c % kXDepth]);
+      if (first + c + kDepth < args.chunks) load_weights(first + c + kDepth, w[c]);
+    }
+  }
+
+  // ---- sums over the warps
+#pragma unroll
+  for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      float* to = partials + warp * Memory::kWarpFloats +
+                  (m * kTileRows + lane_row) * Memory::kStride + j * kGroupChannels + lane_part * 2;
+      *reinterpret_cast<float2*>(to) = {sums[m][j][0], sums[m][j][1]};
+      *reinterpret_cast<float2*>(to + kTileRows / 2 * Memory::kStride) = {sums[m][j][2],
+                                                                          sums[m][j][3]};
+    }
+  }
+  __syncthreads();  // sums and terms are written, before any thread reads those of another
+  const auto sum_of_warps = [&](int row) {
+    float4 total{};
+#pragma unroll
+    for (int i = 0; i < kWarps; ++i) {
+      const float* from = partials + i * Memory::kWarpFloats + row * Memory::kStride + 2 * pair;
+      const float2 low = *reinterpret_cast<const float2*>(from);
+      const float2 high = *reinterpret_cast<const float2*>(from + kHalf);
+      total.x += low.x;
+      total.y += low.y;
+      total.z += high.x;
+      total.w += high.y;
+    }
+    return total;
+  };
+
+  // ---- sums over the blocks of the cluster: row r is finished by block r mod cluster
+  const int slots =
+      (kTileRows * kTiles >> args.cluster_shift) * kRowThreads;  // per block that sends
+#if __CUDA_ARCH__ >= 900
+  if (cluster_size > 1) {
+    cluster_wait();  // the barriers of all blocks are set up, before anything is sent
+    for (int row = threadIdx.x / kRowThreads; row < args.x.rows; row += kRowStep) {
+      send(received + rank * slots + (row >> args.cluster_shift) * kRowThreads + pair,
+           sum_of_warps(row), &received_all, row & (cluster_size - 1));
+    }
+    wait_for_bytes(&received_all);
+  }
+#endif
+  const auto sum_of_blocks = [&](int row) {
+    float4 total{};
+    for (int i = 0; i < cluster_size; ++i) {
+      const float4 part = received[i * slots + (row >> args.cluster_shift) * kRowThreads + pair];
+      total.x += part.x;
+      total.y += part.y;
+      total.z += part.z;
+      total.w += part.w;
+    }
+    return total;
+  };
+
+  // ---- epilogue
+  const auto terms_of = [&](int channel) {
+    const ChannelTerms<1>&a = terms[channel], &b = terms[channel + 1];
+    return ChannelTerms<2>{a.weight_scale, {a.scale[0], b.scale[0]}, {a.bias[0], b.bias[0]}};
+  };
+  const int64_t column = first_column + pair * 2, upper_column = column + args.span / 2;
+  for (int row = own_row; row < valid; row += kRowStep * cluster_size) {
+    const float4 total = cluster_size > 1 ? sum_of_blocks(row) : sum_of_warps(row);
+    float y[2] = {total.x, total.y}, upper_y[2] = {total.z, total.w};
+    finish_sums(e, terms_of(pair * 2), row, column, y);
+    finish_sums(e, terms_of(pair * 2 + kHalf), row, upper_column, upper_y);
+    if constexpr (kFollowing == Following::kGlu) {
+      store_gated(e, row, own_column, y, upper_y);
+    } else if constexpr (kFollowing == Following::kRope) {
+      if (row != angles_row) angles = angles_of<2>(e, row, own_column);
+      store_heads(e, angles, row, span, own_column, y, upper_y);
+    } else {
+      store_y(e, row, column, y);
+      store_y(e, row, upper_column, upper_y);
+    }
+  }
+}
+
+// ---- float32: the two linears around the actions, small enough for plain arithmetic. kTeam
+// threads share a channel, each with four elements of k, and add up all rows.
+
+constexpr int kBatchRows = 16;  // added up at a time
+
+struct FewRowsArgs {
+  Matrix x;
+  const float* weight = nullptr;
+  int64_t weight_stride = 0;
+  int channels = 0;
+  LinearEpilogue epilogue;
+};
+
+// Sums the 16 numbers of every lane over kLanes neighbouring lanes. Each round halves what a lane
+// holds; in the end lane l has rows l * 16 / kLanes and on, at least one.
+template <int kLanes>
+__device__ __forceinline__ void sum_over_lanes(float (&rows)[kBatchRows], int lane) {
+  int held = kBatchRows;
+#pragma unroll
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+    if (held > 1) {
+      held /= 2;
+      const bool keeps_upper = lane & offset;
+#pragma unroll
+      for (int i = 0; i < held; ++i) {
+        const float sent = keeps_upper ? rows[i] : rows[i + held];
+        const float kept = keeps_upper ? rows[i + held] : rows[i];
+        rows[i] = kept + __shfl_xor_sync(kAllLanes, sent, offset);
+      }
+    } else {
+      rows[0] += __shfl_xor_sync(kAllLanes, rows[0], offset);
+    }
+  }
+}
+
+template <int kTeam>
+__global__ void __launch_bounds__(kThreads)
+    linear_few_rows_kernel(const __grid_constant__ FewRowsArgs args) {
+  constexpr int kChannels = kThreads / kTeam;  // of a block
+  constexpr int kLanes = kTeam < kWarp ? kTeam : kWarp;
+  constexpr int kParts = kTeam / kLanes;  // warps of a team
+  constexpr int kHeld = kBatchRows / kLanes > 0 ? kBatchRows / kLanes : 1;
+  __shared__ float sums[kMaxTiles * kTileRows][kChannels][kParts];
+
+  const LinearEpilogue& e = args.epilogue;
+  const int lane = threadIdx.x % kWarp;
+  const int team = threadIdx.x / kTeam;
+  const int64_t first_channel = static_cast<int64_t>(blockIdx.x) * kChannels;
+  const int64_t k = threadIdx.x % kTeam * 4;
+  float4 w{};
+  if (first_channel + team < args.channels && k < args.x.width) {
+    w = *reinterpret_cast<const float4*>(args.weight + (first_channel + team) * args.weight_stride +
+                                         k);
+  }
+  const int own = threadIdx.x % kChannels;  // the channel that this thread finishes
+  const int64_t column = first_channel + own;
+  ChannelTerms<1> terms{};
+  if (column < args.channels) terms = channel_terms<1>(e, column);
+
+  wait_for_previous();
+  const int valid = static_cast<int>(valid_rows(args.x));
+  allow_next();
+  const float* x = static_cast<const float*>(args.x.data) + k;
+  for (int first = 0; first < args.x.rows; first += kBatchRows) {
+    float rows[kBatchRows];
+#pragma unroll
+    for (int r = 0; r < kBatchRows; ++r) {
+      float4 v{};
+      if (first + r < args.x.rows && k < args.x.width)
+        v = *reinterpret_cast<const float4*>(x + (first + r) * args.x.stride);
+      rows[r] = fmaf(v.w, w.w, fmaf(v.z, w.z, fmaf(v.y, w.y, v.x * w.x)));
+    }
+    sum_over_lanes<kLanes>(rows, lane);
+    const int to = first + lane % kLanes * kBatchRows / kLanes;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) sums[to + i][team][threadIdx.x % kTeam / kWarp] = rows[i];
+  }
+  __syncthreads();  // the sums are written, before any thread reads those of another
+  if (column >= args.channels) return;
+  for (int row = threadIdx.x / kChannels; row < valid; row += kTeam) {
+    float y[1] = {0};
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) y[0] += sums[row][own][part];
+    finish_sums(e, terms, row, column, y);
+    store_y(e, row, column, y);
+  }
+}
+
+// ---- configurations
+
+struct Configuration {
+  const char* name;
+  int channels = 0, depth = 0, cluster = 1;
+  int team = 0;  // of the float32 kernel; else 0
+};
+
+constexpr std::array kConfigurations = {
+    Configuration{"linear_skinny_8x4", 8, 4, 1},
+    Configuration{"linear_skinny_16x2", 16, 2, 1},
+    Configuration{"linear_skinny_16x2_cluster2", 16, 2, 2},
+    Configuration{"linear_skinny_16x4", 16, 4, 1},
+    Configuration{"linear_skinny_16x4_cluster2", 16, 4, 2},
+    Configuration{"linear_skinny_16x4_cluster4", 16, 4, 4},
+    Configuration{"linear_skinny_32x2", 32, 2, 1},
+    Configuration{"linear_skinny_32x2_cluster2", 32, 2, 2},
+    Configuration{"linear_skinny_32x2_cluster4", 32, 2, 4},
+    Configuration{"linear_skinny_64x2", 64, 2, 1},
+    Configuration{.name = "linear_skinny_f32_team8", .team = 8},
+    Configuration{.name = "linear_skinny_f32_team32", .team = 32},
+    Configuration{.name = "linear_skinny_f32_team256", .team = 256},
+};
+
+constexpr auto kNames = [] {
+  std::array<const char*, kConfigurations.size()> names{};
+  for (size_t i = 0; i < names.size(); ++i) names[i] = kConfigurations[i].name;
+  return names;
+}();
+
+// A kernel that fits types, rows and configuration; without a kernel nothing does.
+struct Choice {
+  void (*kernel)(SkinnyArgs) = nullptr;
+  size_t shared_bytes = 0;
+  int chunk = 0;  // elements of k
+};
+
+template <class X, class W, int kTiles, int kChannels, int kDepth>
+Choice choose_kernel(LinearEpilogue::Following following, int cluster) {
+  using Following = LinearEpilogue::Following;
+  constexpr int kGroups = kChannels / kGroupChannels;
+  Choice choice{.shared_bytes = Shared<kTiles, kChannels>::bytes(cluster),
+                .chunk = Chunk<X, W>::kElements};
+  if (following == Following::kNone || following == Following::kEuler) {
+    choice.kernel = linear_skinny_kernel<X, W, kTiles, kGroups, kDepth, Following::kNone>;
+  } else if constexpr (kGroups > 1) {  // the halves of a span are whole groups
+    choice.kernel = following == Following::kGlu
+                        ? linear_skinny_kernel<X, W, kTiles, kGroups, kDepth, Following::kGlu>
+                        : linear_skinny_kernel<X, W, kTiles, kGroups, kDepth, Following::kRope>;
+  }
+  return choice;
+}
+
+template <class X, class W>
+Choice choose_shape(int64_t rows, const Configuration& c, LinearEpilogue::Following following) {
+  const bool is_one_tile = rows <= kTileRows;
+  switch (100 * c.channels + c.depth) {
+    case 804:
+      return is_one_tile ? choose_kernel<X, W, 1, 8, 4>(following, c.cluster) : Choice{};
+    case 1602:
+      return is_one_tile ? choose_kernel<X, W, 1, 16, 2>(following, c.cluster)
+                         : choose_kernel<X, W, kMaxTiles, 16, 2>(following, c.cluster);
+    case 1604:
+      return is_one_tile ? choose_kernel<X, W, 1, 16, 4>(following, c.cluster) : Choice{};
+    case 3202:
+      return is_one_tile ? choose_kernel<X, W, 1, 32, 2>(following, c.cluster)
+                         : choose_kernel<X, W, kMaxTiles, 32, 2>(following, c.cluster);
+    case 6402:
+      return is_one_tile ? choose_kernel<X, W, 1, 64, 2>(following, c.cluster) : Choice{};
+  }
+  return {};
+}
+
+Choice choose(const LinearArgs& args, const Configuration& c) {
+  const auto following = epilogue_of(args).following;
+  const DType x = args.x.type, w = args.weight.type;
+  if (x == DType::kE4M3 && w == DType::kE4M3)
+    return choose_shape<e4m3, e4m3>(args.x.rows, c, following);
+  if (x == DType::kF16 && w == DType::kE4M3)
+    return choose_shape<f16, e4m3>(args.x.rows, c, following);
+  if (x == DType::kF16 && w == DType::kF16)
+    return choose_shape<f16, f16>(args.x.rows, c, following);
+  if (x == DType::kBF16 && w == DType::kBF16)
+    return choose_shape<bf16, bf16>(args.x.rows, c, following);
+  return {};
+}
+
+// The whole of what pairs up: a head, gate and up, or else just the channels of a block.
+int64_t span_of(const LinearArgs& args, const Configuration& c) {
+  return args.glu ? args.y.width : args.rope ? args.rope->head_dim : c.channels;
+}
+
+bool accepts_float32(const LinearArgs& args, const Configuration& c) {
+  return args.x.type == DType::kF32 && args.weight.type == DType::kF32 && !args.glu && !args.rope &&
+         args.x.width <= 4 * c.team;
+}
+
+bool accepts_product(const LinearArgs& args, const Configuration& c, const DeviceInfo& device) {
+  const Choice choice = choose(args, c);
+  if (!choice.kernel || choice.shared_bytes > device.shared_bytes_per_block) return false;
+  if (c.cluster > 1 && device.compute_capability() < 90) return false;
+  const int64_t span = span_of(args, c);
+  const int64_t k_of_round = int64_t{choice.chunk} * c.depth * kWarps * c.cluster;
+  return span % c.channels == 0 && args.y.width % span == 0 && args.x.width % k_of_round == 0 &&
+         epilogue_is_aligned(epilogue_of(args), 2);
+}
+
+void launch_float32(const LinearArgs& args, const Configuration& c, const Launch& launch) {
+  const FewRowsArgs few_rows{.x = args.x,
+                             .weight = static_cast<const float*>(args.weight.data),
+                             .weight_stride = args.weight.stride,
+                             .channels = static_cast<int>(args.weight.rows),
+                             .epilogue = epilogue_of(args)};
+  const auto kernel = c.team == 8    ? linear_few_rows_kernel<8>
+                      : c.team == 32 ? linear_few_rows_kernel<32>
+                                     : linear_few_rows_kernel<256>;
+  const int channels = kThreads / c.team;
+  const auto blocks = static_cast<unsigned>((args.weight.rows + channels - 1) / channels);
+  launch_kernel(c.name, kernel, blocks, kThreads, 0, launch, 1, few_rows);
+}
+
+void launch_product(const LinearArgs& args, const Configuration& c, const Launch& launch) {
+  const Choice choice = choose(args, c);
+  const int64_t span = span_of(args, c);
+  const int64_t k_of_chunk = int64_t{choice.chunk} * kWarps * c.cluster;
+  const SkinnyArgs skinny{
+      .x = args.x,
+      .weight = args.weight.data,
+      .weight_stride = args.weight.stride * static_cast<int64_t>(size_of(args.weight.type)),
+      .chunks = static_cast<int>(args.x.width / k_of_chunk),
+      .cluster_shift = std::countr_zero(static_cast<unsigned>(c.cluster)),
+      .span = static_cast<int>(span),
+      .epilogue = epilogue_of(args)};
+  const dim3 grid(c.cluster, static_cast<unsigned>(span / c.channels),
+                  static_cast<unsigned>(args.y.width / span));
+  launch_kernel(c.name, choice.kernel, grid, kThreads, choice.shared_bytes, launch, c.cluster,
+                skinny);
+}
+
+}  // namespace
+
+std::span<const char* const> linear_skinny_configurations() { return kNames; }
+
+bool linear_skinny_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device) {
+  const Configuration& c = kConfigurations.at(configuration);
+  constexpr int kAlignment = sizeof(uint4);
+  if (args.x.rows > kMaxTiles * kTileRows || !can_follow(args) || !is_aligned(args.x, kAlignment) ||
+      !is_aligned(args.weight, kAlignment))
+    return false;
+  return c.team ? accepts_float32(args, c) : accepts_product(args, c, device);
+}
+
+const char* linear_skinny(const LinearArgs& args, int configuration, const Launch& launch) {
+  const Configuration& c = kConfigurations.at(configuration);
+  check_linear(c.name, args);
+  FLASHRT_CHECK(linear_skinny_accepts(args, configuration, *launch.device), c.name,
+                ": does not take x [", args.x.rows, ", ", args.x.width, "] ", args.x.type,
+                " and a weight [", args.weight.rows, ", ", args.weight.width, "] ",
+                args.weight.type, "; linear_skinny_accepts() says which configurations do");
+  c.team ? launch_float32(args, c, launch) : launch_product(args, c, launch);
+  return c.name;
+}
+
+}  // namespace flashrt::cuda
