@@ -1,0 +1,860 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// linear for many rows on sm_90: y = activation(x W^T + bias + shift), or the gated product of its
+// two halves.
+//
+// Layout    x: [T, D], W: [width, D], both e4m3 or both bf16, rows on multiples of 16 bytes.
+//           y: bf16 or e4m3.
+// Work      a block multiplies a tile of 128 or 256 channels by 64 to 200 tokens: channels on the m
+//           of the matrix instructions, tokens on their n, which may be any multiple of 8. One warp
+//           group keeps the copy engine going, two multiply. Blocks of a cluster share what they
+//           read, and may split D and add their sums through each other's shared memory.
+// Traffic   W once from device memory; each tile reads (channels / blocks that share W + tokens /
+//           blocks that share x) * D elements from L2, which is what limits small tiles.
+// Numerics  e4m3: the fast accumulation of the instructions, exact products in float32 sums of
+//           limited precision. A fixed order per configuration, so results repeat bit for bit.
+// Reference backends/cpu/linear.cpp
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "kernels/common.cuh"
+#include "kernels/linear_epilogue.cuh"
+#include "kernels/sm90.cuh"
+#include "kernels/tensor_map.hpp"
+
+namespace flashrt::cuda {
+namespace {
+
+constexpr const char* kName = "linear_wgmma";
+
+constexpr int kConsumers = 2;  // warp groups that multiply, side by side along the channels
+constexpr int kThreads = (1 + kConsumers) * sm90::kWarpGroup;
+constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;  // of the 168 each starts with
+constexpr int kBlockChannels = 64;                                // the m of an instruction
+constexpr int kStepBytes = 32;                                    // of a row, per instruction
+constexpr int kStepTokens = 8;  // tokens come in groups of so many
+constexpr int kMaxStages = 8;
+
+// Finished values wait in shared memory to be stored as rows. A chunk is what the four matrices of
+// one stmatrix of each warp hold; its rows are padded by 16 bytes against bank conflicts.
+constexpr int kChunkBytes = 4 * 4 * 8 * 16;           // warps, matrices, rows
+constexpr int kStagingBytes = kChunkBytes + 32 * 16;  // 32 rows at most
+constexpr int kChunkTokens = 4 * kStepTokens;         // the same, and of a share of a split
+
+// Blocks of a cluster: `channels` x `tokens` neighbouring tiles, both powers of two, each computed
+// by `splits` blocks.
+struct Cluster {
+  int channel_bits = 0, token_bits = 0, splits = 1;
+
+  constexpr Cluster() = default;
+  constexpr Cluster(unsigned channels, unsigned tokens, int parts)
+      : channel_bits(std::countr_zero(channels)),
+        token_bits(std::countr_zero(tokens)),
+        splits(parts) {}
+  __host__ __device__ int channels() const { return 1 << channel_bits; }
+  __host__ __device__ int tokens() const { return 1 << token_bits; }
+  __host__ __device__ int size() const { return splits << (channel_bits + token_bits); }
+};
+// Of a block in its cluster.
+struct Place {
+  int channel, token, split;
+};
+__device__ __forceinline__ int rank_of(const Cluster& c, const Place& at) {
+  return at.channel + (at.token << c.channel_bits) + (at.split << (c.channel_bits + c.token_bits));
+}
+__device__ __forceinline__ Place place_of(const Cluster& c, int rank) {
+  return {rank & (c.channels() - 1), rank >> c.channel_bits & (c.tokens() - 1),
+          rank >> (c.channel_bits + c.token_bits)};
+}
+
+struct Problem {
+  CUtensorMap weight, x;
+  LinearEpilogue epilogue;
+  Divisor divisor;  // of what is stored
+  Matrix rows;      // x; says how many rows are valid
+  Cluster cluster;
+  int width = 0;                // of what is stored
+  int up = 0;                   // the row of W where the second half starts; 0: not gated
+  int k_blocks = 0;             // of 128 bytes of a row
+  unsigned channel_groups = 0;  // tiles along the channels, in clusters
+  int box_channels = 0, box_tokens = 0;
+  // Read into L2 before the kernel ahead has ended: so many bytes per block, of W or of each half.
+  const uint8_t* halves[2] = {};
+  uint32_t prefetch_bytes = 0;
+};
+
+template <class Element_, int kBlocks_, int kTokens_>
+struct Tile {
+  using Element = Element_;
+  static constexpr int kBlocks = kBlocks_;  // of channels, per warp group
+  static constexpr int kTokens = kTokens_;
+  static constexpr int kSteps = kTokens / kStepTokens;
+  static constexpr int kChannels = kConsumers * kBlocks * kBlockChannels;
+  // Two blocks may share the rows of x, each half a whole number of swizzle patterns.
+  static constexpr int kTokenRows = (kTokens + 15) / 16 * 16;
+
+  static constexpr int kWeightBytes = kChannels * sm90::kSwizzleBytes;
+  static constexpr int kStageBytes = kWeightBytes + kTokenRows * sm90::kSwizzleBytes;
+  static constexpr int kBarrierBytes = 2 * sizeof(uint64_t);  // of a stage: full, empty
+  static constexpr int kAllStagingBytes = 2 * kConsumers * kStagingBytes;
+  static constexpr int kStages = std::min<int>(
+      kMaxStages,
+      (sm90::kSharedBytes - kAllStagingBytes - kMaxStages * kBarrierBytes) / kStageBytes);
+  static constexpr int kStagingOffset = kStages * kStageBytes;
+  static constexpr int kBarrierOffset = kStagingOffset + kAllStagingBytes;
+  static constexpr int kSharedBytes = kBarrierOffset + kStages * kBarrierBytes;
+
+  // The sums of a split wait in the stages.
+  static constexpr bool kCanSplit = kChannels * kTokens * sizeof(float) <= kStagingOffset;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// The tiles of a cluster. Neighbours along the tokens come first: they read the same weights.
+template <class T>
+struct Walk {
+  unsigned token_groups, count, tile, stride;
+
+  __device__ Walk(const Problem& p, int rows) {
+    token_groups = whole_clusters((rows + T::kTokens - 1) / T::kTokens, p.cluster.token_bits);
+    count = token_groups * p.channel_groups;
+    tile = sm90::cluster_index();
+    stride = sm90::cluster_count();
+  }
+  static __device__ unsigned whole_clusters(unsigned tiles, int bits) {
+    return (tiles + (1u << bits) - 1) >> bits;
+  }
+  __device__ bool has_tile() const { return tile < count; }
+  __device__ void advance() { tile += stride; }
+  // Numbers of the tile of this block; it may lie outside y.
+  __device__ int channel_tile(const Problem& p, const Place& at) const {
+    return (tile / token_groups << p.cluster.channel_bits) + at.channel;
+  }
+  __device__ int token_tile(const Problem& p, const Place& at) const {
+    return (tile % token_groups << p.cluster.token_bits) + at.token;
+  }
+};
+
+// The row of W that is row r of a tile in shared memory. In a gated tile every warp group has 64
+// channels of the first half and the same ones of the second, so that a thread holds both factors.
+template <class T>
+__device__ __forceinline__ int weight_row(const Problem& p, int channel_tile, int r) {
+  if (!p.up) return channel_tile * T::kChannels + r;
+  const int block = r / kBlockChannels;
+  return block % 2 * p.up + channel_tile * (T::kChannels / 2) + block / 2 * kBlockChannels +
+         r % kBlockChannels;
+}
+
+// A position in the ring of stages, and the parity of the phase in which it is filled.
+template <class T>
+struct Ring {
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == T::kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+template <class T>
+struct Shared {
+  uint32_t base;
+
+  __device__ uint32_t weight(int stage) const { return base + stage * T::kStageBytes; }
+  __device__ uint32_t x(int stage) const { return weight(stage) + T::kWeightBytes; }
+  __device__ uint32_t staging(int consumer) const {
+    return base + T::kStagingOffset + consumer * 2 * kStagingBytes;
+  }
+  __device__ uint32_t full(int stage) const {
+    return base + T::kBarrierOffset + stage * T::kBarrierBytes;
+  }
+  __device__ uint32_t empty(int stage) const { return full(stage) + sizeof(uint64_t); }
+};
+
+struct Range {
+  int begin, end;
+
+  __device__ bool overlaps(int from, int to) const { return from < end && begin < to; }
+};
+
+// The blocks that need the same tile of x as this one, and those that need the same weights.
+struct Masks {
+  uint16_t x, weight;
+};
+__device__ __forceinline__ Masks masks_of(const Cluster& c, const Place& at) {
+  // One bit for each tile along the channels, and for each along the tokens.
+  const unsigned channels = (1u << c.channels()) - 1;
+  const unsigned every = c.channel_bits == 0 ? 0xffff : 0x5555;
+  const unsigned tokens = every & ((1u << (c.tokens() << c.channel_bits)) - 1);
+  return {static_cast<uint16_t>(channels << rank_of(c, {0, at.token, at.split})),
+          static_cast<uint16_t>(tokens << rank_of(c, {at.channel, 0, at.split}))};
+}
+
+__device__ __forceinline__ Range k_range(const Problem& p, const Place& at) {
+  if (p.cluster.splits == 1) return {0, p.k_blocks};
+  const unsigned blocks = p.k_blocks, splits = p.cluster.splits;
+  return {static_cast<int>(blocks * at.split / splits),
+          static_cast<int>(blocks * (at.split + 1) / splits)};
+}
+
+// ---- the producer
+
+// One thread: fills the stages with the k blocks of a tile. What several blocks need each of them
+// brings a part of, for all.
+template <class T>
+__device__ __forceinline__ void fill(const Problem& p, const Place& at, const Range& k,
+                                     const Masks& masks, const Shared<T>& shared, int channel_tile,
+                                     int token_tile, Ring<T>& ring) {
+  const bool is_shared = p.cluster.channels() * p.cluster.tokens() > 1;
+  const auto copy = [&](const CUtensorMap& map, int k, int row, uint32_t to, uint32_t barrier,
+                        uint16_t mask) {
+    if (is_shared)
+      sm90::copy_box(map, k, row, to, barrier, mask);
+    else
+      sm90::copy_box(map, k, row, to, barrier);
+  };
+  constexpr int kElements = sm90::kSwizzleBytes / sizeof(typename T::Element);
+  const int part = T::kChannels >> p.cluster.token_bits;
+  const int x_row = at.channel * p.box_tokens;
+  for (int block = k.begin; block < k.end; ++block, ring.advance()) {
+    const uint32_t full = shared.full(ring.stage);
+    sm90::wait_barrier(shared.empty(ring.stage), ring.parity ^ 1);
+    sm90::arrive_expecting(full, T::kStageBytes);
+    for (int r = at.token * part; r < (at.token + 1) * part; r += p.box_channels) {
+      copy(p.weight, block * kElements, weight_row<T>(p, channel_tile, r),
+           shared.weight(ring.stage) + r * sm90::kSwizzleBytes, full, masks.weight);
+    }
+    copy(p.x, block * kElements, token_tile * T::kTokens + x_row,
+         shared.x(ring.stage) + x_row * sm90::kSwizzleBytes, full, masks.x);
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void produce(const Problem& p, const Place& at, const Range& k,
+                                        const Masks& masks, const Shared<T>& shared, Walk<T> walk) {
+  const bool is_first_warp = __shfl_sync(kAllLanes, threadIdx.x, 0) == 0;
+  Ring<T> ring;
+  for (; walk.has_tile(); walk.advance()) {
+    if (is_first_warp && sm90::is_elected()) {
+      fill(p, at, k, masks, shared, walk.channel_tile(p, at), walk.token_tile(p, at), ring);
+    }
+    __syncwarp();
+    if (p.cluster.splits > 1) {  // the two of add_splits()
+      sm90::cluster_sync();
+      sm90::cluster_sync();
+    }
+  }
+}
+
+// ---- the consumers
+
+template <class T>
+using Sums = float[T::kBlocks][T::kTokens / 2];
+
+// What a thread of a consumer is among its warp group.
+struct Consumer {
+  int group;   // 0 or 1
+  int thread;  // of the group
+  int warp, lane;
+};
+
+// Where this lane tells that stages have been read: every warp tells all blocks that fill them, one
+// lane each.
+template <class T>
+struct Release {
+  bool is_teller;
+  uint32_t empty;  // the barrier of stage 0 in the block that is told
+
+  __device__ Release(const Cluster& c, const Place& at, const Shared<T>& shared, int lane) {
+    Place to = at;
+    if (lane < c.channels()) {
+      to.channel = lane;
+    } else {
+      const int other = lane - c.channels();
+      to.token = other + (other >= at.token);
+    }
+    is_teller = lane < c.channels() + c.tokens() - 1;
+    empty = is_teller ? sm90::address_in(rank_of(c, to), shared.empty(0)) : 0;
+  }
+  __device__ __forceinline__ void operator()(int stage) const {
+    if (is_teller) sm90::arrive_in_cluster(empty + stage * T::kBarrierBytes);
+  }
+};
+
+enum NamedBarrier { kGroups = 1, kBothConsumers = kGroups + kConsumers, kLead };
+
+// The first consumer runs ahead of the second by so many k blocks, so that one can multiply while
+// the other finishes its tile.
+constexpr int kLeadBlocks = 2;
+
+// `lead` is the k block after which the second consumer may start; -1: it does not wait.
+template <class T>
+__device__ __forceinline__ void multiply(const Range& k, const Shared<T>& shared,
+                                         const Consumer& me, const Release<T>& release, int lead,
+                                         Ring<T>& ring, Sums<T>& sums) {
+  using Product = sm90::Product<typename T::Element, T::kTokens>;
+  constexpr int kBlockBytes = kBlockChannels * sm90::kSwizzleBytes;
+  if (lead >= 0 && me.group == 1) sm90::sync_threads(kLead, kConsumers * sm90::kWarpGroup);
+  int previous = -1;
+  uint32_t is_sum = 0;
+  for (int block = k.begin; block < k.end; ++block, ring.advance()) {
+    const uint64_t weight =
+        sm90::tile_descriptor(shared.weight(ring.stage) + me.group * T::kBlocks * kBlockBytes);
+    const uint64_t x = sm90::tile_descriptor(shared.x(ring.stage));
+    sm90::wait_barrier(shared.full(ring.stage), ring.parity);
+    sm90::begin_products();
+#pragma unroll
+    for (int step = 0; step < sm90::kSwizzleBytes / kStepBytes; ++step) {
+      const uint64_t along = sm90::descriptor_step(step * kStepBytes);
+#pragma unroll
+      for (int b = 0; b < T::kBlocks; ++b) {
+        Product::add(sums[b], weight + along + sm90::descriptor_step(b * kBlockBytes), x + along,
+                     is_sum);
+      }
+      is_sum = 1;
+    }
+    sm90::commit_products();
+    sm90::wait_for_products<1>();  // those of the previous stage are done
+    if (previous >= 0) release(previous);
+    previous = ring.stage;
+    if (block == lead && me.group == 0) {
+      sm90::arrive_threads(kLead, kConsumers * sm90::kWarpGroup);
+    }
+  }
+  sm90::wait_for_products<0>();
+#pragma unroll
+  for (int b = 0; b < T::kBlocks; ++b) sm90::settle(sums[b]);
+  release(previous);
+}
+
+// The tokens of a tile that this block finishes: a share of them, if the sums are split.
+template <class T>
+__device__ __forceinline__ Range own_tokens(const Problem& p, const Place& at) {
+  constexpr int kChunks = (T::kTokens + kChunkTokens - 1) / kChunkTokens;
+  const int splits = p.cluster.splits;
+  if (splits == 1) return {0, T::kTokens};
+  return {kChunks * at.split / splits * kChunkTokens,
+          min(kChunks * (at.split + 1) / splits * kChunkTokens, T::kTokens)};
+}
+
+// Adds the sums of the blocks that computed other parts of D, for the tokens that this block
+// finishes, in an order that depends on the place alone.
+template <class T>
+__device__ __forceinline__ void add_splits(const Problem& p, const Place& at,
+                                           const Shared<T>& shared, const Consumer& me,
+                                           const Range& own, Sums<T>& sums) {
+  const auto slot = [&](int b, int step) -> uint32_t {
+    const int index = (me.group * T::kBlocks + b) * T::kSteps + step;
+    return shared.base + (index * sm90::kWarpGroup + me.thread) * sizeof(float4);
+  };
+  const auto is_own = [&](int step) {
+    return own.overlaps(step * kStepTokens, (step + 1) * kStepTokens);
+  };
+  // Both consumers have read the last stage before either overwrites it with sums.
+  sm90::sync_threads(kBothConsumers, kConsumers * sm90::kWarpGroup);
+#pragma unroll
+  for (int step = 0; step < T::kSteps; ++step) {
+    if (is_own(step)) continue;
+#pragma unroll
+    for (int b = 0; b < T::kBlocks; ++b) {
+      const float* s = sums[b] + 4 * step;
+      sm90::store_shared(slot(b, step), make_float4(s[0], s[1], s[2], s[3]));
+    }
+  }
+  sm90::cluster_sync();  // the sums of all blocks are written before they are read
+  for (int i = 1; i < p.cluster.splits; ++i) {
+    const Place other{at.channel, at.token, (at.split + i) % p.cluster.splits};
+    const uint32_t from = sm90::address_in(rank_of(p.cluster, other), slot(0, 0)) - slot(0, 0);
+#pragma unroll
+    for (int step = 0; step < T::kSteps; ++step) {
+      if (!is_own(step)) continue;
+#pragma unroll
+      for (int b = 0; b < T::kBlocks; ++b) {
+        const float4 x = sm90::load_from_cluster(from + slot(b, step));
+        float* s = sums[b] + 4 * step;
+        s[0] += x.x, s[1] += x.y, s[2] += x.z, s[3] += x.w;
+      }
+    }
+  }
+  sm90::fence_shared();
+  sm90::cluster_sync();  // they are read before the copy engine fills the stages again
+}
+
+// ---- the epilogue
+
+// Of the rows of W whose sums a thread holds: row l/4 + 8h of each block. They are read long before
+// they are used.
+template <class T>
+struct Terms {
+  float scale[T::kBlocks][2], bias[T::kBlocks][2], shift[T::kBlocks][2];
+};
+template <class T>
+__device__ __forceinline__ Terms<T> terms_of(const Problem& p, const Consumer& me,
+                                             int channel_tile) {
+  const LinearEpilogue& e = p.epilogue;
+  const float* shift = static_cast<const float*>(e.shift.data);
+  Terms<T> terms;
+#pragma unroll
+  for (int b = 0; b < T::kBlocks; ++b) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int r =
+          (me.group * T::kBlocks + b) * kBlockChannels + me.warp * 16 + me.lane / 4 + 8 * h;
+      const int row = weight_row<T>(p, channel_tile, r);
+      const bool is_inside = row < static_cast<int>(e.y.width);
+      terms.scale[b][h] = e.scales && is_inside ? e.scales[e.is_per_channel ? row : 0] : 1;
+      terms.bias[b][h] = e.bias && is_inside ? e.bias[row] : 0;
+      terms.shift[b][h] = shift && is_inside ? shift[row] : 0;
+    }
+  }
+  return terms;
+}
+
+// Replaces the sums of a chunk of tokens in one block of channels; f also takes the row's half h.
+constexpr int kChunkSums = kChunkTokens / 2;
+template <class T, class F>
+__device__ __forceinline__ void replace(float (&sums)[T::kTokens / 2], int chunk, F&& f) {
+#pragma unroll
+  for (int i = chunk * kChunkSums; i < (chunk + 1) * kChunkSums; ++i) {
+    if (i < T::kTokens / 2) sums[i] = f(sums[i], i / 2 % 2);
+  }
+}
+
+// The sums of a chunk of tokens become y in float32.
+template <class T>
+__device__ __forceinline__ void finish(const LinearEpilogue& e, const Terms<T>& terms, int chunk,
+                                       Sums<T>& sums) {
+#pragma unroll
+  for (int b = 0; b < T::kBlocks; ++b) {
+    if (e.scales) {
+      replace<T>(sums[b], chunk, [&](float x, int h) { return __fmul_rn(x, terms.scale[b][h]); });
+    }
+    replace<T>(sums[b], chunk, [&](float x, int) { return __fmul_rn(x, e.x_scale); });
+    if (e.bias) {
+      replace<T>(sums[b], chunk, [&](float x, int h) { return __fadd_rn(x, terms.bias[b][h]); });
+    }
+    if (e.shift.data) {
+      replace<T>(sums[b], chunk, [&](float x, int h) { return __fadd_rn(x, terms.shift[b][h]); });
+    }
+    if (e.activation == Activation::kGeluTanh) {
+      replace<T>(sums[b], chunk, [](float x, int) { return activate(Activation::kGeluTanh, x); });
+    } else if (e.activation == Activation::kSilu) {
+      replace<T>(sums[b], chunk, [](float x, int) { return activate(Activation::kSilu, x); });
+    }
+  }
+}
+
+// The product of the gate in the first block and the second, both rounded as y would have been,
+// takes the place of the gate.
+template <class T, Activation kActivation>
+__device__ __forceinline__ void gate(int chunk, Sums<T>& sums) {
+  const auto rounded = [](float x) { return to_float(from_float<bf16>(x)); };
+#pragma unroll
+  for (int i = chunk * kChunkSums; i < (chunk + 1) * kChunkSums; ++i) {
+    if (i >= T::kTokens / 2) continue;
+    sums[0][i] = gated(kActivation, rounded(sums[0][i]), rounded(sums[1][i]));
+  }
+}
+
+// How a chunk lies in the staging buffer when a thread has kOut blocks of channels: rows of tokens.
+// In a matrix of 16-bit values row l/4 is a channel; of e4m3 two are paired, 8 channels apart.
+template <class Out, int kOut>
+struct Chunk {
+  static constexpr bool kIsWide = sizeof(Out) == 2;
+  static constexpr int kMatrices = kOut * (kIsWide ? 2 : 1);  // of eight tokens
+  static constexpr int kSteps = 4 / kMatrices;                // of eight tokens
+  static constexpr int kRowBytes = kOut * kBlockChannels * sizeof(Out);
+  static constexpr int kStride = kRowBytes + 16;
+  static constexpr int kPieces = kRowBytes / 16;
+  static_assert(kSteps * kStepTokens * kStride <= kStagingBytes);
+  static_assert(kSteps * kStepTokens * kPieces == sm90::kWarpGroup);
+
+  // Where lane l points: at row l%8 of matrix l/8.
+  static __device__ __forceinline__ uint32_t row_offset(const Consumer& me) {
+    const int matrix = me.lane / 8, unit = matrix % kMatrices;
+    const int token = matrix / kMatrices * kStepTokens + me.lane % 8;
+    const int block = kIsWide ? unit / 2 : unit, half = kIsWide ? unit % 2 : 0;
+    const int channel = block * kBlockChannels + me.warp * 16 + half * 8;
+    return token * kStride + channel * sizeof(Out);
+  }
+  // The values of this lane in one of the four matrices of the chunk that starts at this step.
+  template <class T>
+  static __device__ __forceinline__ uint32_t matrix(const Sums<T>& sums, int first_step, int m,
+                                                    const Divisor& divisor) {
+    const int step = first_step + m / kMatrices, unit = m % kMatrices;
+    if (step >= T::kSteps) return 0;
+    if constexpr (kIsWide) {
+      const float* x = sums[unit / 2] + 4 * step + unit % 2 * 2;
+      return packed_bf16(x[0], x[1]);
+    } else {
+      const float* x = sums[unit] + 4 * step;
+      return packed_e4m3(quotient(x[0], divisor), quotient(x[2], divisor)) |
+             packed_e4m3(quotient(x[1], divisor), quotient(x[3], divisor)) << 16;
+    }
+  }
+  // Sixteen bytes of a row, in the order of the channels.
+  static __device__ __forceinline__ uint4 ordered(uint4 x) {
+    if constexpr (kIsWide) return x;
+    constexpr uint32_t kEven = 0x6420, kOdd = 0x7531;  // bytes of a pair of words
+    return {__byte_perm(x.x, x.y, kEven), __byte_perm(x.z, x.w, kEven), __byte_perm(x.x, x.y, kOdd),
+            __byte_perm(x.z, x.w, kOdd)};
+  }
+};
+
+// Stores the finished tokens of a tile: through shared memory, so that neighbouring threads write
+// neighbouring channels. Two buffers take turns: one barrier orders the writes of a chunk before
+// its reads, and the reads before it before the writes after it.
+template <class T, class Out, int kOut>
+__device__ __forceinline__ void store_tokens(const Problem& p, const Matrix& y, const Consumer& me,
+                                             const Range& tokens, int first_token,
+                                             int first_channel, uint32_t buffers, uint32_t& buffer,
+                                             const Sums<T>& sums) {
+  using Chunk = Chunk<Out, kOut>;
+  const uint32_t to = Chunk::row_offset(me);
+  const int row = me.thread / Chunk::kPieces, piece = me.thread % Chunk::kPieces;
+  const uint32_t from = row * Chunk::kStride + piece * 16;
+  const int column = first_channel + piece * 16 / static_cast<int>(sizeof(Out));
+  Out* out = static_cast<Out*>(y.data) + (first_token + row) * y.stride + column;
+  const bool is_inside = column < p.width;
+#pragma unroll
+  for (int step = 0; step < T::kSteps; step += Chunk::kSteps) {
+    if (!tokens.overlaps(step * kStepTokens, (step + Chunk::kSteps) * kStepTokens)) continue;
+    uint32_t matrices[4];
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+      matrices[m] = Chunk::template matrix<T>(sums, step, m, p.divisor);
+    }
+    sm90::store_transposed(buffer + to, matrices);
+    sm90::sync_threads(kGroups + me.group, sm90::kWarpGroup);
+    const uint4 values = Chunk::ordered(sm90::load_shared(buffer + from));
+    buffer = 2 * buffers + kStagingBytes - buffer;  // the other one
+    const int token = step * kStepTokens + row;
+    if (is_inside && tokens.begin <= token && token < tokens.end) {
+      *reinterpret_cast<uint4*>(out + step * kStepTokens * y.stride) = values;
+    }
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void store(const Problem& p, const Consumer& me, const Terms<T>& terms,
+                                      const Range& tokens, int channel_tile, int first_token,
+                                      uint32_t buffers, uint32_t& buffer, Sums<T>& sums) {
+  const LinearEpilogue& e = p.epilogue;
+  constexpr int kChunks = (T::kTokens + kChunkTokens - 1) / kChunkTokens;
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    if (!tokens.overlaps(chunk * kChunkTokens, (chunk + 1) * kChunkTokens)) continue;
+    finish(e, terms, chunk, sums);
+    if constexpr (T::kBlocks == 2) {
+      if (!p.up) continue;
+      if (e.gate_activation == Activation::kGeluTanh) gate<T, Activation::kGeluTanh>(chunk, sums);
+      if (e.gate_activation == Activation::kSilu) gate<T, Activation::kSilu>(chunk, sums);
+    }
+  }
+  const auto store_as = [&]<class Out, int kOut>(const Matrix& y) {
+    const int channel = (channel_tile * kConsumers + me.group) * kOut * kBlockChannels;
+    store_tokens<T, Out, kOut>(p, y, me, tokens, first_token, channel, buffers, buffer, sums);
+  };
+  if constexpr (T::kBlocks == 2) {
+    if (p.up) {
+      if (e.out.type == DType::kE4M3)
+        store_as.template operator()<e4m3, 1>(e.out);
+      else
+        store_as.template operator()<bf16, 1>(e.out);
+      return;
+    }
+  }
+  if (e.y.type == DType::kE4M3)
+    store_as.template operator()<e4m3, T::kBlocks>(e.y);
+  else
+    store_as.template operator()<bf16, T::kBlocks>(e.y);
+}
+
+template <class T>
+__device__ __forceinline__ void consume(const Problem& p, const Place& at, const Range& k,
+                                        const Shared<T>& shared, int rows, Walk<T> walk) {
+  const int thread = threadIdx.x % sm90::kWarpGroup;
+  // The same in all lanes, which the compiler learns from the shuffle.
+  const int group = __shfl_sync(kAllLanes, threadIdx.x / sm90::kWarpGroup, 0) - 1;
+  const Consumer me{
+      .group = group, .thread = thread, .warp = thread / kWarp, .lane = thread % kWarp};
+  const uint32_t buffers = shared.staging(me.group);
+  uint32_t buffer = buffers;
+  const Release<T> release(p.cluster, at, shared, me.lane);
+  const bool has_more_tiles = walk.count > walk.stride && p.cluster.splits == 1;
+  int lead = has_more_tiles && k.end > kLeadBlocks ? kLeadBlocks - 1 : -1;
+  Ring<T> ring;
+  for (; walk.has_tile(); walk.advance()) {
+    const int channel_tile = walk.channel_tile(p, at);
+    const int first_token = walk.token_tile(p, at) * T::kTokens;
+    const Terms<T> terms = terms_of<T>(p, me, channel_tile);
+    Sums<T> sums;
+    multiply<T>(k, shared, me, release, lead, ring, sums);
+    lead = -1;
+    Range tokens = own_tokens<T>(p, at);
+    if constexpr (T::kCanSplit) {
+      if (p.cluster.splits > 1) add_splits<T>(p, at, shared, me, tokens, sums);
+    }
+    tokens.end = min(tokens.end, rows - first_token);
+    store<T>(p, me, terms, tokens, channel_tile, first_token, buffers, buffer, sums);
+  }
+}
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 1)
+    linear_wgmma_kernel(const __grid_constant__ Problem p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(sm90::kTileAlignment) uint8_t memory[];
+  const Shared<T> shared{sm90::shared_address(memory)};
+  const Place at = place_of(p.cluster, sm90::cluster_rank());
+  const Range k = k_range(p, at);
+  const Masks masks = masks_of(p.cluster, at);
+  if (threadIdx.x == 0) {
+    sm90::prefetch_map(p.weight);
+    sm90::prefetch_map(p.x);
+    const int readers =
+        kConsumers * (sm90::kWarpGroup / kWarp) * (p.cluster.channels() + p.cluster.tokens() - 1);
+    for (int stage = 0; stage < T::kStages; ++stage) {
+      sm90::init_barrier(shared.full(stage), 1);
+      sm90::init_barrier(shared.empty(stage), readers);
+    }
+    sm90::publish_barriers();
+    for (const uint8_t* half : p.halves) {
+      if (half) {
+        sm90::prefetch_to_l2(half + static_cast<int64_t>(blockIdx.x) * p.prefetch_bytes,
+                             p.prefetch_bytes);
+      }
+    }
+  }
+  sm90::cluster_sync();  // the barriers of all blocks are initialised before anyone uses them
+  wait_for_previous();
+  allow_next();
+
+  const int rows = static_cast<int>(min(valid_rows(p.rows), p.rows.rows));
+  const Walk<T> walk(p, rows);
+  if (threadIdx.x < sm90::kWarpGroup) {
+    sm90::give_registers<kProducerRegisters>();
+    produce<T>(p, at, k, masks, shared, walk);
+    sm90::cluster_sync();  // no block ends while others write to it
+  } else {
+    sm90::take_registers<kConsumerRegisters>();
+    consume<T>(p, at, k, shared, rows, walk);
+    sm90::cluster_sync();  // the same one
+  }
+#endif
+}
+
+// ---- host
+
+struct TileKernel {
+  void (*kernel)(Problem);
+  size_t shared_bytes;
+  int channels, tokens, token_rows;
+  bool can_split, can_gate;
+};
+template <class T>
+constexpr TileKernel kernel_of_tile() {
+  return {.kernel = linear_wgmma_kernel<T>,
+          .shared_bytes = T::kSharedBytes,
+          .channels = T::kChannels,
+          .tokens = T::kTokens,
+          .token_rows = T::kTokenRows,
+          .can_split = T::kCanSplit,
+          .can_gate = T::kBlocks == 2};
+}
+
+enum TileShape { k128x64, k128x88, k128x128, k128x176, k256x128, k256x176, k256x200 };
+template <class Element>
+constexpr TileKernel kTileKernels[] = {
+    kernel_of_tile<Tile<Element, 1, 64>>(),  kernel_of_tile<Tile<Element, 1, 88>>(),
+    kernel_of_tile<Tile<Element, 1, 128>>(), kernel_of_tile<Tile<Element, 1, 176>>(),
+    kernel_of_tile<Tile<Element, 2, 128>>(), kernel_of_tile<Tile<Element, 2, 176>>(),
+    kernel_of_tile<Tile<Element, 2, 200>>(),
+};
+
+// Channels x tokens of a tile; tiles along both that share what they read; parts of D.
+struct Configuration {
+  const char* name;
+  TileShape shape;
+  Cluster cluster;
+};
+constexpr Configuration kConfigurations[] = {
+    {"256x176", k256x176, {1, 1, 1}},
+    {"256x176 cluster 2x1", k256x176, {2, 1, 1}},
+    {"256x176 split 5", k256x176, {1, 1, 5}},
+    {"256x176 cluster 2x1 split 4", k256x176, {2, 1, 4}},
+    {"256x200 cluster 2x1", k256x200, {2, 1, 1}},
+    {"256x128", k256x128, {1, 1, 1}},
+    {"256x128 cluster 2x1", k256x128, {2, 1, 1}},
+    {"256x128 cluster 1x2", k256x128, {1, 2, 1}},
+    {"256x128 cluster 1x2 split 3", k256x128, {1, 2, 3}},
+    {"256x128 split 5", k256x128, {1, 1, 5}},
+    {"128x176", k128x176, {1, 1, 1}},
+    {"128x176 cluster 2x1", k128x176, {2, 1, 1}},
+    {"128x176 cluster 2x1 split 2", k128x176, {2, 1, 2}},
+    {"128x176 split 2", k128x176, {1, 1, 2}},
+    {"128x176 split 4", k128x176, {1, 1, 4}},
+    {"128x128", k128x128, {1, 1, 1}},
+    {"128x128 cluster 1x2", k128x128, {1, 2, 1}},
+    {"128x128 cluster 1x4", k128x128, {1, 4, 1}},
+    {"128x128 cluster 1x2 split 2", k128x128, {1, 2, 2}},
+    {"128x128 cluster 1x2 split 3", k128x128, {1, 2, 3}},
+    {"128x128 split 2", k128x128, {1, 1, 2}},
+    {"128x128 split 3", k128x128, {1, 1, 3}},
+    {"128x88 cluster 1x2", k128x88, {1, 2, 1}},
+    {"128x88 cluster 2x1", k128x88, {2, 1, 1}},
+    {"128x88 cluster 2x2", k128x88, {2, 2, 1}},
+    {"128x88 cluster 1x2 split 2", k128x88, {1, 2, 2}},
+    {"128x64 cluster 1x2", k128x64, {1, 2, 1}},
+    {"128x64 cluster 1x4", k128x64, {1, 4, 1}},
+    {"128x64 cluster 2x2", k128x64, {2, 2, 1}},
+};
+constexpr auto kNames = [] {
+  std::array<const char*, std::size(kConfigurations)> names{};
+  for (size_t i = 0; i < names.size(); ++i) names[i] = kConfigurations[i].name;
+  return names;
+}();
+
+const TileKernel& tile_kernel(const LinearArgs& args, const Configuration& c) {
+  return args.x.type == DType::kE4M3 ? kTileKernels<e4m3>[c.shape] : kTileKernels<bf16>[c.shape];
+}
+
+int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The tiles of y along channels and tokens, in whole clusters.
+struct Grid {
+  int64_t channels, tokens;
+
+  int64_t clusters() const { return channels * tokens; }
+};
+Grid grid_of(const LinearArgs& args, const Configuration& c, const TileKernel& tile) {
+  const int64_t width = args.glu ? args.glu->y.width : args.y.width;
+  const int64_t channels = args.glu ? tile.channels / 2 : tile.channels;
+  return {divided_up(width, channels * c.cluster.channels()),
+          divided_up(args.x.rows, int64_t{tile.tokens} * c.cluster.tokens())};
+}
+
+bool is_known(Activation a) {
+  return a == Activation::kNone || a == Activation::kGeluTanh || a == Activation::kSilu;
+}
+
+constexpr int kAlignment = 16;  // of rows: what the copy engine and vector stores ask for
+
+bool can_store(const Matrix& y) {
+  if (y.type == DType::kE4M3 && !is_divisor(y.scale)) return false;
+  return (y.type == DType::kE4M3 || y.type == DType::kBF16) && is_aligned(y, kAlignment);
+}
+
+bool accepts_operands(const LinearArgs& args) {
+  const Matrix& x = args.x;
+  if (x.type != args.weight.type || (x.type != DType::kE4M3 && x.type != DType::kBF16))
+    return false;
+  if (!is_aligned(x, kAlignment) || !is_aligned(args.weight, kAlignment)) return false;
+  if (args.shift && args.shift.type != DType::kF32) return false;
+  if (args.residual || args.rope || args.euler || !is_known(args.activation)) return false;
+  if (!args.glu) return can_store(args.y);
+  return args.y.type == DType::kBF16 && is_known(args.glu->activation) &&
+         args.glu->activation != Activation::kNone && can_store(args.glu->y);
+}
+
+// Of each half of the weights, by every block.
+uint32_t prefetch_bytes(const LinearArgs& args, int64_t blocks) {
+  constexpr int64_t kLimit =
+      32 * 1024;  // of a block; more would keep the copy engine busy too long
+  const int64_t halves = args.glu ? 2 : 1;
+  const int64_t bytes = args.weight.rows / halves * args.weight.stride *
+                        static_cast<int64_t>(size_of(args.weight.type));
+  return static_cast<uint32_t>(std::min(bytes / blocks, kLimit / halves) / kAlignment * kAlignment);
+}
+
+}  // namespace
+
+std::span<const char* const> linear_wgmma_configurations() { return kNames; }
+
+bool linear_wgmma_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device) {
+  constexpr int kMinRows = 65;  // fewer are a matter of reading the weights
+  if (device.compute_capability() != 90 || !device.is_specialised) return false;
+  if (args.x.rows < kMinRows || !accepts_operands(args)) return false;
+  const Configuration& c = kConfigurations[configuration];
+  const TileKernel& tile = tile_kernel(args, c);
+  if (tile.shared_bytes > device.shared_bytes_per_block || (args.glu && !tile.can_gate))
+    return false;
+  // A cluster is no larger than what it computes, and D is split only to occupy the device.
+  const int64_t width = args.glu ? args.glu->y.width : args.y.width;
+  const int64_t channels = args.glu ? tile.channels / 2 : tile.channels;
+  if (divided_up(width, channels) < c.cluster.channels()) return false;
+  if (divided_up(args.x.rows, tile.tokens) < c.cluster.tokens()) return false;
+  if (c.cluster.splits == 1) return true;
+  const int64_t row_bytes = args.x.width * static_cast<int64_t>(size_of(args.x.type));
+  return tile.can_split && divided_up(row_bytes, sm90::kSwizzleBytes) >= c.cluster.splits &&
+         grid_of(args, c, tile).clusters() * c.cluster.size() <= device.multiprocessors;
+}
+
+size_t linear_wgmma_workspace_bytes(const LinearArgs&, int, const DeviceInfo&) { return 0; }
+
+const char* linear_wgmma(const LinearArgs& args, int configuration, void*, const Launch& launch) {
+  check_linear(kName, args);
+  FLASHRT_CHECK(linear_wgmma_accepts(args, configuration, *launch.device), kName, ": [",
+                args.x.rows, ", ", args.x.width, "] ", args.x.type, " x [", args.weight.rows, ", ",
+                args.weight.width, "] ", args.weight.type, " is not for configuration '",
+                kConfigurations[configuration].name, "'");
+  const Configuration& c = kConfigurations[configuration];
+  const TileKernel& tile = tile_kernel(args, c);
+  const Matrix& y = args.glu ? args.glu->y : args.y;
+  const WeightView& w = args.weight;
+  const auto element = static_cast<int64_t>(size_of(args.x.type));
+
+  Problem p;
+  p.box_channels = std::min(kBlockChannels, tile.channels / c.cluster.tokens());
+  p.box_tokens = tile.token_rows / c.cluster.channels();
+  p.weight = swizzled_tensor_map(w.data, w.type, w.rows, w.width, w.stride, p.box_channels);
+  p.x = swizzled_tensor_map(args.x.data, args.x.type, args.x.rows, args.x.width, args.x.stride,
+                            p.box_tokens);
+  p.epilogue = epilogue_of(args);
+  p.divisor = divisor_of(y);
+  p.rows = args.x;
+  p.cluster = c.cluster;
+  p.width = static_cast<int>(y.width);
+  p.up = args.glu ? static_cast<int>(y.width) : 0;
+  p.channel_groups = static_cast<unsigned>(grid_of(args, c, tile).channels);
+  p.k_blocks = static_cast<int>(divided_up(args.x.width * element, sm90::kSwizzleBytes));
+
+  const int size = c.cluster.size();
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {static_cast<unsigned>(size), 1, 1};
+  const cudaLaunchConfig_t config{.gridDim = dim3(size),
+                                  .blockDim = dim3(kThreads),
+                                  .dynamicSmemBytes = tile.shared_bytes,
+                                  .attrs = &attribute,
+                                  .numAttrs = 1};
+  check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(tile.shared_bytes)),
+        kName);
+  int resident = 0;  // clusters
+  check(cudaOccupancyMaxActiveClusters(&resident, tile.kernel, &config), kName);
+  FLASHRT_CHECK(resident > 0, kName, ": no cluster of ", size, " blocks with ", tile.shared_bytes,
+                " bytes of shared memory fits on ", launch.device->name);
+  const int64_t clusters = std::min<int64_t>(grid_of(args, c, tile).clusters(), resident);
+  const int64_t blocks = clusters * size;
+
+  if (launch.is_dependent) {
+    p.prefetch_bytes = prefetch_bytes(args, blocks);
+    if (p.prefetch_bytes > 0) {
+      p.halves[0] = static_cast<const uint8_t*>(w.data);
+      if (args.glu) p.halves[1] = p.halves[0] + y.width * w.stride * element;
+    }
+  }
+  launch_kernel(kName, tile.kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads),
+                tile.shared_bytes, launch, size, p);
+  return kName;
+}
+
+}  // namespace flashrt::cuda

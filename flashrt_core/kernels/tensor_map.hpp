@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// Tensor maps: what the copy engine is told about a matrix in device memory.
+#pragma once
+
+#include <cuda.h>
+
+#include "kernels/matrix.hpp"
+
+namespace flashrt::cuda {
+
+// Boxes of box_rows rows of 128 bytes of a row-major matrix, which arrive swizzled by 128 bytes.
+// The rows start on multiples of 16 bytes. Columns past `width` and rows past `rows` arrive as
+// zeros.
+CUtensorMap swizzled_tensor_map(const void* data, DType type, int64_t rows, int64_t width,
+                                int64_t stride, int box_rows);
+
+}  // namespace flashrt::cuda
