@@ -225,6 +225,13 @@ void bind_engine(py::module_& module) {
           [](Engine& engine, int prompt_length) { return report_calls(engine, prompt_length); },
           py::arg("prompt_length"), "The calls of the plan, with their costs and kernels.")
       .def_property_readonly("device", &Engine::device)
+      .def_property_readonly("stages",
+                             [](const Engine& engine) {
+                               std::vector<std::string> names;
+                               for (const Stage& stage : engine.plan().stages)
+                                 names.push_back(stage.name);
+                               return names;
+                             })
       .def_property_readonly("config", &Engine::config)
       .def_property_readonly(
           "cameras", [](const Engine& engine) { return engine.program_options().plan.cameras; })

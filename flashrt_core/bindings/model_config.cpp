@@ -30,6 +30,9 @@ void bind_model_config(py::module_& module) {
       .def_readonly("max_period", &ModelConfig::max_period);
   module.def("read_model_config", &read_model_config, py::arg("checkpoint"),
              "Reads the configuration in a checkpoint folder.");
+  module.def(
+      "named_config", &named_config, py::arg("name_or_checkpoint"),
+      "The published size of pi05 or pi0 by its name, or the configuration of a checkpoint.");
 }
 
 }  // namespace flashrt

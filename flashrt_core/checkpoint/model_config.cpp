@@ -244,6 +244,13 @@ ModelConfig full_size_config(ModelType type) {
   return c;
 }
 
+ModelConfig named_config(const std::filesystem::path& name_or_checkpoint) {
+  for (const ModelType type : {ModelType::kPi05, ModelType::kPi0}) {
+    if (name_or_checkpoint == name_of(type)) return full_size_config(type);
+  }
+  return read_model_config(name_or_checkpoint);
+}
+
 ModelConfig read_model_config(const std::filesystem::path& checkpoint) {
   FLASHRT_CHECK(std::filesystem::is_directory(checkpoint), "checkpoint ", checkpoint.string(),
                 " is not a folder");

@@ -55,6 +55,8 @@ std::string_view name_of(ModelType type);
 
 // The published size, with the defaults of openpi: 32 actions wide, 50 in a chunk, ten steps.
 ModelConfig full_size_config(ModelType type);
+// By the name of the model, pi05 or pi0; of anything else the configuration of that checkpoint.
+ModelConfig named_config(const std::filesystem::path& name_or_checkpoint);
 
 // Reads a checkpoint folder. Accepts the layout of openpi and of lerobot (variants such as
 // gemma_2b, named fields) and an explicit one (model_type, vision, language, expert, action).

@@ -15,14 +15,6 @@
 namespace flashrt {
 namespace {
 
-ModelConfig config_of(const EngineOptions& options) {
-  if (options.random_seed) {
-    for (const ModelType type : {ModelType::kPi05, ModelType::kPi0})
-      if (options.checkpoint == name_of(type)) return full_size_config(type);
-  }
-  return read_model_config(options.checkpoint);
-}
-
 Weights weights_of(const EngineOptions& options, const ModelConfig& config) {
   const int threads = options.backend_options.threads;
   return options.random_seed ? Weights::random(config, *options.random_seed, threads)
@@ -110,7 +102,8 @@ Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>())
   model_->backend = make_backend(options.backend, options.backend_options);
   model_->recipe = Recipe::named(options.recipe);
   model_->recipe.float_activations = options.float_activations;
-  model_->config = config_of(options);
+  model_->config = options.random_seed ? named_config(options.checkpoint)
+                                       : read_model_config(options.checkpoint);
   const Plan plan = plan_for(model_->config, options.program.plan, model_->recipe);
   const Weights weights = weights_of(options, model_->config);
   model_->weights_digest = weights.digest();

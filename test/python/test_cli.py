@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parents[1] / 'golden'
 # What the package registers; the metadata of an installation are not part of these tests.
 COMMANDS = {
     name: EntryPoint(name, f'flashrt_core.cli.{name}:run', 'flashrt.commands')
-    for name in ('calibrate', 'compare', 'golden')
+    for name in ('bench', 'calibrate', 'compare', 'golden')
 }
 
 
@@ -170,3 +170,25 @@ def test_an_output_without_a_folder_is_refused_before_the_work(flashrt, tmp_path
         'calibrate', GOLDEN / 'pi05_tiny', GOLDEN / 'pi05_tiny', '-o', tmp_path / 'no' / 'a.json'
     )
     assert (code, err) == (2, f'error: calibrate: folder {tmp_path}/no of the output does not exist\n')
+
+
+def test_bench_prints_times_and_writes_a_file(flashrt, tmp_path):
+    model, file = GOLDEN / 'pi05_tiny', tmp_path / 'bench.json'
+    how = ('--warmup', 1, '--runs', 2, '--steps', 2, '--operations', '--threads', 2, '--json', file)
+    code, out, err = flashrt('bench', '--random-weights', model, *how)
+    assert (code, err) == (0, '')
+    assert 'calibration: none' in out
+    for words in ('whole call, host clock', 'replay, device clock', 'denoise: linear', 'cpu attention'):
+        assert words in out
+    assert json.loads(file.read_text())['format'] == 'flashrt_bench'
+
+
+def test_bench_needs_one_source_of_weights(flashrt):
+    code, _, err = flashrt('bench')
+    assert (code, err) == (2, 'error: bench: give either --checkpoint or --random-weights\n')
+
+
+def test_bench_does_not_calibrate_unasked(flashrt):
+    code, _, err = flashrt('bench', '--random-weights', GOLDEN / 'pi05_tiny', '--recipe', 'fp8')
+    assert code == 2
+    assert 'no calibration was given; `flashrt calibrate` makes one' in err

@@ -61,6 +61,9 @@ def read_model_config(checkpoint: str | PathLike[str]) -> ModelConfig:
     Raises ModelNotSupportedError for Pi0-FAST and GR00T, Error for what is missing or contradicts itself.
     """
 
+def named_config(name_or_checkpoint: str | PathLike[str]) -> ModelConfig:
+    """The published size of pi05 or pi0 by its name, or the configuration of a checkpoint."""
+
 class Calibration:
     """Scales by site, measured on observations: real = quantised * scale."""
 
@@ -273,6 +276,9 @@ class Engine:
         """The calls of the plan with their costs and kernels, in order."""
     @property
     def device(self) -> DeviceReport: ...
+    @property
+    def stages(self) -> list[str]:
+        """Of the plan, in order."""
     @property
     def config(self) -> ModelConfig: ...
     @property

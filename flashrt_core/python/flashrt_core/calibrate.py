@@ -52,6 +52,13 @@ def calibrate(
         backend=settings.backend,
         threads=settings.threads,
     )
+    return calibrate_programs(programs, samples, settings)
+
+
+def calibrate_programs(
+    programs: Programs, samples: Iterable[tuple[str, Sample]], settings: CalibrationSettings
+) -> 'Calibration':
+    """The same with programs that hold quantised activations in float."""
     calibration = cast(Any, native_core()).Calibration()
     used: list[str] = []
     steps: set[int] = set()

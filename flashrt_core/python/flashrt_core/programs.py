@@ -4,7 +4,7 @@
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from flashrt_core.engine import native_core
 from flashrt_core.samples import Sample
@@ -33,8 +33,19 @@ class ProgramKey:
         return replace(self, keep_values=True)
 
 
+class BackendOptions(TypedDict, total=False):
+    """What concerns a backend, as Engine takes it."""
+
+    threads: int
+    device: int
+    tuning: str | os.PathLike | None
+    fast_accumulation: bool
+    dependent_launch: bool
+    specialised_kernels: bool
+
+
 class Programs:
-    """Owns the engines of one checkpoint."""
+    """Owns the engines of one checkpoint, or of random weights in its place."""
 
     def __init__(
         self,
@@ -44,7 +55,8 @@ class Programs:
         calibration: str | os.PathLike | None = None,
         float_activations: bool = False,
         backend: str = 'cpu',
-        threads: int = 0,
+        random_seed: int | None = None,
+        **backend_options: Unpack[BackendOptions],
     ) -> None:
         core = cast(Any, native_core())
         self._load = lambda program: core.Engine(
@@ -54,10 +66,12 @@ class Programs:
             calibration=calibration,
             float_activations=float_activations,
             backend=backend,
-            threads=threads,
+            random_seed=random_seed,
+            **backend_options,
         )
         self._compiled: dict[ProgramKey, Engine] = {}
-        self.config: ModelConfig = core.read_model_config(os.fspath(checkpoint))
+        read_config = core.read_model_config if random_seed is None else core.named_config
+        self.config: ModelConfig = read_config(os.fspath(checkpoint))
 
     def get(self, key: ProgramKey) -> 'Engine':
         """The weights are loaded with the first program."""
