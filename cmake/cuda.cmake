@@ -4,7 +4,8 @@
 # Finds CUDA 13: the compiler, and cuBLASLt. Sets FLASHRT_WITH_CUDA, and FLASHRT_CUDA_RPATH, where the backend finds cuBLASLt.
 
 set(FLASHRT_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where a CUDA 13 compiler is found), ON or OFF")
-set(FLASHRT_CUDA_ARCHITECTURES 90a CACHE STRING "GPUs that the CUDA backend is compiled for: a list of 89, 90a, 100, 110, 120, ...")
+set(FLASHRT_CUDA_ARCHITECTURES "" CACHE STRING
+  "GPUs that the CUDA backend is compiled for, a list of 89, 90a, 100, 110, 120; empty: CUDAARCHS of the environment, else 90a")
 
 if(NOT FLASHRT_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "FLASHRT_CUDA is '${FLASHRT_CUDA}', expected AUTO, ON or OFF")
@@ -53,7 +54,14 @@ set(CMAKE_CUDA_COMPILER "${_compiler}")
 if(NOT CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX})
   set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
 endif()
-list(TRANSFORM FLASHRT_CUDA_ARCHITECTURES APPEND "-real" OUTPUT_VARIABLE CMAKE_CUDA_ARCHITECTURES)
+set(_architectures ${FLASHRT_CUDA_ARCHITECTURES})
+if(NOT _architectures)
+  set(_architectures $ENV{CUDAARCHS})
+endif()
+if(NOT _architectures)
+  set(_architectures 90a)
+endif()
+list(TRANSFORM _architectures APPEND "-real" OUTPUT_VARIABLE CMAKE_CUDA_ARCHITECTURES)
 enable_language(CUDA)
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has C++20
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
@@ -69,5 +77,5 @@ get_filename_component(FLASHRT_CUDA_RPATH "${CUDA_cublasLt_LIBRARY}" DIRECTORY)
 list(APPEND FLASHRT_CUDA_RPATH "$ORIGIN/../nvidia/cu13/lib")
 
 set(FLASHRT_WITH_CUDA ON)
-list(JOIN FLASHRT_CUDA_ARCHITECTURES " " _architectures)
+list(JOIN _architectures " " _architectures)
 message(STATUS "flashrt: CUDA backend ON, ${_compiler} ${CMAKE_CUDA_COMPILER_VERSION}, for ${_architectures}")
