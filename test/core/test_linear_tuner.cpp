@@ -60,8 +60,8 @@ class LinearTunerTest : public CudaTest {
  protected:
   void SetUp() override {
     CudaTest::SetUp();
-    if (IsSkipped()) return;
-    device_ = query_device(0);
+    if (!test_device().info) return;
+    device_ = device();
     stream_ = std::make_unique<Stream>();
     library_ = std::make_unique<LibraryGemm>(true);
   }
