@@ -23,6 +23,13 @@ int reader_count(const Plan& plan, Value value) {
   return count;
 }
 
+// What the patches take of the workspace; what follows them is aligned.
+size_t patch_bytes(const Matrix& patches) {
+  constexpr size_t kAlignment = 256;
+  const size_t bytes = patches.rows * patches.stride * size_of(patches.type);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 bool is_joinable(const Plan& plan, const Call& first, const Call& second) {
   const auto* linear = std::get_if<Linear>(&first.op);
   if (!linear || plan[linear->y].kind != Kind::kLocal || reader_count(plan, linear->y) != 1)
@@ -209,8 +216,7 @@ void Dispatch::choose_linears(LinearTuner& tuner, const Stream& stream) {
     if (const auto* patch = std::get_if<PatchEmbed>(&op)) {
       const LinearArgs args = patch_linear_args(*patch, 0);
       choices_[call] = tuner.choose(args, stream);
-      const size_t patches = args.x.rows * args.x.stride * size_of(args.x.type);
-      bytes = std::max(bytes, patches + tuner.workspace_bytes(args, *choices_[call]));
+      bytes = std::max(bytes, patch_bytes(args.x) + tuner.workspace_bytes(args, *choices_[call]));
     } else if (std::holds_alternative<Linear>(op)) {
       paired_[call] = paired_[call] && tuner.has_fused(linear_args(call, 0, true));
       const LinearArgs args = linear_args(call, 0, paired_[call]);
@@ -253,8 +259,7 @@ const char* Dispatch::run(const PatchEmbed& op, int call, int k, const Launch& l
            .patch = op.patch,
            .y = args.x},
           launch);
-  const size_t used = args.x.rows * args.x.stride * size_of(args.x.type);
-  return tuner_.run(args, *choices_[call], workspace_.data() + used, launch);
+  return tuner_.run(args, *choices_[call], workspace_.data() + patch_bytes(args.x), launch);
 }
 
 const char* Dispatch::run(const TokenEmbed& op, int, int k, const Launch& launch) const {
