@@ -236,6 +236,42 @@ inline void add_linear_cases(std::vector<OpCase>& cases) {
     op.weight = b.weight("w", {50, 24}, 0.2);
     cases.push_back(std::move(b).build(op));
   }
+  // Aligned, few rows and much depth, as around the actions: the kernels that read weights once.
+  struct FewRows {
+    int64_t rows, depth, width;
+    DType x, weight;
+    WeightScale scale;
+    DType y;
+  };
+  for (const FewRows s :
+       {FewRows{10, 1024, 2560, DType::kE4M3, DType::kE4M3, WeightScale::kChannel, DType::kBF16},
+        FewRows{10, 2048, 512, DType::kF16, DType::kE4M3, WeightScale::kChannel, DType::kBF16},
+        FewRows{10, 4096, 256, DType::kE4M3, DType::kE4M3, WeightScale::kTensor, DType::kBF16},
+        FewRows{16, 4096, 64, DType::kF16, DType::kE4M3, WeightScale::kChannel, DType::kF32},
+        FewRows{50, 1024, 512, DType::kE4M3, DType::kE4M3, WeightScale::kTensor, DType::kE4M3},
+        FewRows{50, 4096, 64, DType::kF16, DType::kE4M3, WeightScale::kChannel, DType::kBF16},
+        FewRows{10, 2048, 512, DType::kBF16, DType::kBF16, WeightScale::kNone, DType::kBF16},
+        FewRows{17, 1024, 128, DType::kF16, DType::kF16, WeightScale::kNone, DType::kF16},
+        FewRows{10, 32, 1024, DType::kF32, DType::kF32, WeightScale::kNone, DType::kF32},
+        FewRows{50, 1024, 32, DType::kF32, DType::kF32, WeightScale::kNone, DType::kF32}}) {
+    CaseBuilder b(text("linear_few_rows_", s.rows, "x", s.depth, "x", s.width, "_", s.x, "_",
+                       s.weight, "_", s.y));
+    Linear op{.x = b.in("x", s.rows, s.depth, s.x), .y = b.out("y", s.rows, s.width, s.y)};
+    op.weight = b.weight("w", {s.width, s.depth}, 1 / std::sqrt(static_cast<double>(s.depth)),
+                         s.weight, s.scale);
+    op.bias = b.weight("b", {s.width});
+    op.shift = b.in("s", 1, s.width);
+    op.activation = Activation::kSilu;
+    op.residual = b.in("r", s.rows, s.width, DType::kBF16);
+    cases.push_back(std::move(b).build(op));
+  }
+  for (const int32_t length : {0, 7}) {
+    CaseBuilder b(text("linear_few_rows_length_", length));
+    const Rows rows{.capacity = 16, .length = b.integer("n", length), .base = 3};
+    Linear op{.x = b.in("x", rows, 1024, DType::kE4M3), .y = b.out("y", rows, 64, DType::kBF16)};
+    op.weight = b.weight("w", {64, 1024}, 1.0 / 32, DType::kE4M3, WeightScale::kChannel);
+    cases.push_back(std::move(b).build(op));
+  }
   {
     CaseBuilder b("linear_zero");
     Linear op{.x = b.constant("x", 4, 16, 0, DType::kE4M3), .y = b.out("y", 4, 8)};
