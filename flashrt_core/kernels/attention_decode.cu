@@ -88,31 +88,33 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int split = blockIdx.x % kSplits, first_row = blockIdx.x / kSplits * kRows;
   const int kv_head = blockIdx.y, group = args.heads / args.kv_heads;
 
+  // The keys of this block; those from `settled` on may be copied before the wait. They end at a
+  // multiple of 16 with zeros: their weights are zero, and zero times NaN is not.
   VisibleKeys keys;
-  int first_key = 0, key_count = 0;  // of this block
+  int first_key = 0, key_count = 0, padded_count = 0, settled = 0;
   const auto find_keys = [&] {
     keys = visible_keys(args, 0, INT32_MAX);
     const int share = (keys.total + kSplits - 1) / kSplits;
     first_key = split * share;
     key_count = max(0, min(share, keys.total - first_key));
+    padded_count = (key_count + 15) / 16 * 16;
+    settled = args.settled_begin < 0
+                  ? padded_count
+                  : max(0, min(keys.count_below(args.settled_begin) - first_key, key_count));
   };
-  // Copies the rows that are settled, or those that are not. Up to a multiple of 16 keys there are
-  // zeros: their weights are zero, and zero times NaN is not.
-  const auto copy_keys = [&](const Matrix& from, bf16* to, bool settled) {
+  const auto copy_keys = [&](const Matrix& from, bf16* to, int begin, int end) {
     const bf16* head = static_cast<const bf16*>(from.data) + kv_head * kHeadDim + lane * 8;
-    for (int key = warp; key < (key_count + 15) / 16 * 16; key += kWarps) {
-      const bool is_valid = key < key_count;
-      const int row = is_valid ? keys.row(first_key + key) : 0;
-      const bool is_settled = args.settled_begin >= 0 && row >= args.settled_begin && is_valid;
-      if (is_settled != settled) continue;
-      copy_async(to + key * kPitch + lane * 8, head + row * from.stride, is_valid);
+    const int stride = static_cast<int>(from.stride);
+    for (int key = begin + warp; key < end; key += kWarps) {
+      copy_async(to + key * kPitch + lane * 8, head + int64_t{keys.row(first_key + key)} * stride,
+                 key < key_count);
     }
   };
 
   if (args.settled_begin >= 0) {
     find_keys();
-    copy_keys(args.k, shared.k, true);
-    copy_keys(args.v, shared.v, true);
+    copy_keys(args.k, shared.k, settled, padded_count);
+    copy_keys(args.v, shared.v, settled, padded_count);
   }
   wait_for_previous();
   allow_next();
@@ -125,25 +127,23 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   cluster_arrive();  // this block is there to receive
 
+  const bf16* queries = static_cast<const bf16*>(args.q.data) + kv_head * group * kHeadDim;
   for (int i = warp; i < kRows; i += kWarps) {
     const int row = first_row + i;
-    const bool is_valid = row < rows;
-    const int token = is_valid ? row / group : 0, head = kv_head * group + row % group;
-    copy_async(
-        shared.q + i * kPitch + lane * 8,
-        static_cast<const bf16*>(args.q.data) + token * args.q.stride + head * kHeadDim + lane * 8,
-        is_valid);
+    copy_async(shared.q + i * kPitch + lane * 8,
+               queries + row / group * args.q.stride + row % group * kHeadDim + lane * 8,
+               row < rows);
   }
   if (args.settled_begin < 0) find_keys();
-  copy_keys(args.k, shared.k, false);
+  copy_keys(args.k, shared.k, 0, settled);
   end_copy_group();  // q, k, and all that was settled
-  copy_keys(args.v, shared.v, false);
+  copy_keys(args.v, shared.v, 0, settled);
   end_copy_group();
   wait_copy_groups<1>();
   __syncthreads();  // q and k have landed
 
   // Scores of 8 keys a round. Lane 4 g + t has columns 2t and 2t + 1 of row g, then of row g + 8.
-  const int key_tiles = (key_count + 15) / 16 * 2;
+  const int key_tiles = padded_count / 8;
   const float scale = args.scale * kLog2E;
   float scores[kRounds][kRowTiles][4];
 #pragma unroll

@@ -26,7 +26,8 @@ const char* attention_tile(const AttentionArgs& args, const Launch& launch);
 inline bool attention_fits_matrix_units(const AttentionArgs& args) {
   constexpr int kPiece = 16;
   const auto is_operand = [&](const Matrix& m) {
-    return m.type == DType::kBF16 && is_aligned(m, kPiece) && args.head_dim * 2 % kPiece == 0;
+    return m.type == DType::kBF16 && is_aligned(m, kPiece) && args.head_dim * 2 % kPiece == 0 &&
+           m.stride * 2 <= INT32_MAX;
   };
   return is_operand(args.q) && is_operand(args.k) && is_operand(args.v) &&
          is_aligned(args.y, 2 * static_cast<int>(size_of(args.y.type))) &&
@@ -49,6 +50,13 @@ struct VisibleKeys {
       if (key >= 0) found = begin[r] + key;
     }
     return found;
+  }
+  // Keys in rows below this one.
+  __device__ __forceinline__ int count_below(int end) const {
+    int below = 0;
+#pragma unroll
+    for (int r = 0; r < kRanges; ++r) below += max(0, min(end - begin[r], count[r]));
+    return below;
   }
 };
 
@@ -74,7 +82,7 @@ __device__ __forceinline__ VisibleKeys visible_keys(const AttentionArgs& args, i
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
-// 16 bytes; zeros, and nothing is read, if the source is not valid.
+// 16 bytes; zeros if the source is not valid: it is not read, and need not be an address.
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool is_valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(is_valid ? 16 : 0)

@@ -12,6 +12,8 @@
 //           rounded to bf16 for the second product.
 // Reference backends/cpu/attention.cpp
 
+#include <cstddef>
+
 #include "kernels/attention_parts.cuh"
 
 namespace flashrt::cuda {
@@ -150,11 +152,16 @@ __device__ __forceinline__ void store_partial(const Matrix& y, const Partial<kTi
 
 // ---- the kernel
 
+__device__ __forceinline__ const std::byte* bytes_at(const Matrix& m, int64_t element) {
+  return reinterpret_cast<const std::byte*>(static_cast<const bf16*>(m.data) + element);
+}
+
 template <int kHeadDim, int kWarpKeys, int kStages, int kSplits>
 struct Tile {
   static_assert(kHeadDim % 8 == 0 && (kWarpKeys == 16 || kWarpKeys == 32));
   static constexpr int kPitch = odd_pieces(kHeadDim);
-  static constexpr int kPieces = kHeadDim / 8;  // of 16 bytes
+  static constexpr int kRowLanes = kHeadDim <= 128 ? 16 : 32;  // threads that copy a row
+  static_assert(kHeadDim <= 8 * kRowLanes);
   static constexpr int kColumnTiles = kHeadDim / 8;
   static constexpr int kDepthSteps = kHeadDim / 16;
   static constexpr bool kHasTail = kHeadDim % 16 != 0;
@@ -180,6 +187,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     attention_tile_kernel(const __grid_constant__ AttentionArgs args) {
   using T = Tile<kHeadDim, kWarpKeys, kStages, kSplits>;
   constexpr int kPitch = T::kPitch, kKeyTiles = kWarpKeys / 8;
+  constexpr int kElement = sizeof(bf16);
   constexpr bool kKeepsQueries = kHeadDim <= 128;  // in registers, if they leave room
   extern __shared__ __align__(128) unsigned char memory[];
   bf16* q_tile = reinterpret_cast<bf16*>(memory);
@@ -207,36 +215,45 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   const int key_count = max(0, min(share, keys.total - first_key));
   const int steps = (key_count + T::kStageKeys - 1) / T::kStageKeys;
 
+  // `source` gives what this thread copies of a row of the tile; rows from `count` on become zeros.
+  const int copy_row = threadIdx.x / T::kRowLanes, copy_column = threadIdx.x % T::kRowLanes * 8;
+  const auto copy_rows = [&](auto source, int count, bf16* tile, int tile_rows) {
+    if (copy_column >= kHeadDim) return;
+    for (int i = copy_row; i < tile_rows; i += kThreads / T::kRowLanes) {
+      copy_async(tile + i * kPitch + copy_column, source(i), i < count);
+    }
+  };
   // A group of copies for every step up to the last and, empty, past it: counts stay the same.
   const auto copy_stage = [&](const Matrix& from, bf16* stages, int step) {
     if (step < steps) {
-      const bf16* head = static_cast<const bf16*>(from.data) + kv_head * kHeadDim;
       bf16* stage = stages + step % kStages * T::kStageElements;
-      for (int i = threadIdx.x; i < T::kStageKeys * T::kPieces; i += kThreads) {
-        const int row = i / T::kPieces, column = i % T::kPieces * 8;
-        const int key = step * T::kStageKeys + row;
-        const bool is_valid = key < key_count;
-        copy_async(stage + row * kPitch + column,
-                   head + (is_valid ? keys.row(first_key + key) : 0) * from.stride + column,
-                   is_valid);
+      const int begin = first_key + step * T::kStageKeys;
+      const int count = min(T::kStageKeys, key_count - step * T::kStageKeys);
+      const std::byte* column = bytes_at(from, kv_head * kHeadDim + copy_column);
+      const int row_bytes = static_cast<int>(from.stride) * kElement;
+      const int run = keys.row(begin);
+      if (keys.row(begin + count - 1) - run == count - 1) {  // one range, nearly always
+        const auto source = [&](int i) { return column + int64_t{run + i} * row_bytes; };
+        copy_rows(source, count, stage, T::kStageKeys);
+      } else {
+        const auto source = [&](int i) {
+          return column + int64_t{keys.row(begin + i)} * row_bytes;
+        };
+        copy_rows(source, count, stage, T::kStageKeys);
       }
     }
     end_copy_group();
   };
 
-  for (int i = threadIdx.x; i < kRows * T::kPieces; i += kThreads) {
-    const int row = first_row + i / T::kPieces, column = i % T::kPieces * 8;
-    const bool is_valid = row < rows;
-    const int token = is_valid ? row / group : 0, head = kv_head * group + row % group;
-    copy_async(
-        q_tile + i / T::kPieces * kPitch + column,
-        static_cast<const bf16*>(args.q.data) + token * args.q.stride + head * kHeadDim + column,
-        is_valid);
-  }
+  const auto query = [&](int i) {
+    const int row = first_row + i, head = kv_head * group + row % group;
+    return bytes_at(args.q, row / group * args.q.stride + head * kHeadDim + copy_column);
+  };
+  copy_rows(query, rows - first_row, q_tile, kRows);
   // Group 2 i brings k of step i, the first q as well; group 2 i + 1 brings v. Of these, 2 kStages
   // - 1 are under way at the beginning of a step, and all but 2 kStages - 2 must have ended.
   constexpr int kUnderWay = 2 * kStages - 2;
-#pragma unroll
+#pragma unroll 1
   for (int s = 0; s < kStages; ++s) {
     copy_stage(args.k, k_stages, s);
     if (s + 1 < kStages) copy_stage(args.v, v_stages, s);
@@ -249,7 +266,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   const int k_at = (key_warp * kWarpKeys + lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 8;
   const int v_at = (key_warp * kWarpKeys + lane % 16) * kPitch + lane / 16 * 8;
   const int tail_at = (key_warp * kWarpKeys + lane % kWarpKeys) * kPitch + T::kDepthSteps * 16;
-  constexpr int kElement = sizeof(bf16);
 
   uint32_t q_kept[kKeepsQueries ? T::kDepthSteps : 1][4], q_tail[2];
   if constexpr (kKeepsQueries) {
