@@ -24,6 +24,11 @@
 #include "kernels/sm90.cuh"
 #include "kernels/tensor_map.hpp"
 
+#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#pragma nv_diag_suppress 177  // for other architectures the kernel is empty, and its parts are
+                              // unused
+#endif
+
 namespace flashrt::cuda {
 namespace {
 
@@ -31,20 +36,17 @@ constexpr const char* kName = "linear_wgmma";
 
 constexpr int kConsumers = 2;  // warp groups that multiply, side by side along the channels
 constexpr int kThreads = (1 + kConsumers) * sm90::kWarpGroup;
-constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;  // of the 168 each starts with
-constexpr int kBlockChannels = 64;                                // the m of an instruction
-constexpr int kStepBytes = 32;                                    // of a row, per instruction
-constexpr int kStepTokens = 8;  // tokens come in groups of so many
+constexpr int kBlockChannels = 64;  // the m of an instruction
+constexpr int kStepTokens = 8;      // tokens come in groups of so many
 constexpr int kMaxStages = 8;
 
 // Finished values wait in shared memory to be stored as rows. A chunk is what the four matrices of
 // one stmatrix of each warp hold; its rows are padded by 16 bytes against bank conflicts.
 constexpr int kChunkBytes = 4 * 4 * 8 * 16;           // warps, matrices, rows
 constexpr int kStagingBytes = kChunkBytes + 32 * 16;  // 32 rows at most
-constexpr int kChunkTokens = 4 * kStepTokens;         // the same, and of a share of a split
 
-// Blocks of a cluster: `channels` x `tokens` neighbouring tiles, both powers of two, each computed
-// by `splits` blocks.
+// Blocks of a cluster: `channels` (1 or 2) x `tokens` (a power of two) neighbouring tiles, each
+// computed by `splits` blocks.
 struct Cluster {
   int channel_bits = 0, token_bits = 0, splits = 1;
 
@@ -111,6 +113,10 @@ struct Tile {
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;  // of the 168 each starts with
+constexpr int kStepBytes = 32;                                    // of a row, per instruction
+constexpr int kChunkTokens = 4 * kStepTokens;  // the most of a chunk; a split shares whole chunks
 
 // The tiles of a cluster. Neighbours along the tokens come first: they read the same weights.
 template <class T>
@@ -211,12 +217,12 @@ __device__ __forceinline__ void fill(const Problem& p, const Place& at, const Ra
                                      const Masks& masks, const Shared<T>& shared, int channel_tile,
                                      int token_tile, Ring<T>& ring) {
   const bool is_shared = p.cluster.channels() * p.cluster.tokens() > 1;
-  const auto copy = [&](const CUtensorMap& map, int k, int row, uint32_t to, uint32_t barrier,
+  const auto copy = [&](const CUtensorMap& map, int column, int row, uint32_t to, uint32_t barrier,
                         uint16_t mask) {
     if (is_shared)
-      sm90::copy_box(map, k, row, to, barrier, mask);
+      sm90::copy_box(map, column, row, to, barrier, mask);
     else
-      sm90::copy_box(map, k, row, to, barrier);
+      sm90::copy_box(map, column, row, to, barrier);
   };
   constexpr int kElements = sm90::kSwizzleBytes / sizeof(typename T::Element);
   const int part = T::kChannels >> p.cluster.token_bits;
