@@ -52,6 +52,12 @@ class Program {
 
   // Inputs and states, by name: the whole capacity, or the first rows of it.
   virtual void write(std::string_view value, std::span<const std::byte> data) = 0;
+  // Bytes [offset, offset + data.size()) of an input or state alone.
+  virtual void write_part(std::string_view value, size_t offset,
+                          std::span<const std::byte> data) = 0;
+  // Memory of the host in which a caller may prepare an input: what lies there in its place is
+  // written without another copy. Not to be touched while a run that reads the input is under way.
+  virtual std::span<std::byte> input_buffer(std::string_view input) = 0;
   // Valid rows of any value that still has its memory, in its own type, packed.
   virtual void read(std::string_view value, std::span<std::byte> data) const = 0;
   // The same as float32, quantised values multiplied by their scale.

@@ -138,8 +138,8 @@ PixelFormat pixel_format(std::string_view label) {
 
 std::string_view name_of(PixelFormat format) { return format_of(format).label; }
 
-void describe_frame(const Frame& frame, const FrameOptions& options, int size,
-                    std::span<int32_t> descriptor) {
+void describe_frame(const Frame& frame, const FrameOptions& options, Resampling resampling,
+                    int size, std::span<int32_t> descriptor) {
   const Format& format = format_of(frame.format);
   check(frame, format.pixel_bytes);
   FLASHRT_CHECK(options.rotation % 90 == 0 && 0 <= options.rotation && options.rotation < 360,
@@ -179,11 +179,10 @@ void describe_frame(const Frame& frame, const FrameOptions& options, int size,
 
   const auto part = [&](int64_t begin, int64_t count) { return descriptor.subspan(begin, count); };
   const int64_t taps = frame_taps(size);
-  g.vertical_taps = write_axis(options.resampling, g.rows, g.height, part(layout.first_row, size),
+  g.vertical_taps = write_axis(resampling, g.rows, g.height, part(layout.first_row, size),
                                part(layout.vertical_weights, taps));
-  g.horizontal_taps =
-      write_axis(options.resampling, g.columns, g.width, part(layout.first_column, size),
-                 part(layout.horizontal_weights, taps));
+  g.horizontal_taps = write_axis(resampling, g.columns, g.width, part(layout.first_column, size),
+                                 part(layout.horizontal_weights, taps));
   std::memcpy(descriptor.data(), &g, sizeof g);
 }
 

@@ -36,14 +36,13 @@ enum class Resampling : uint8_t { kPillow, kBilinear };
 
 struct FrameOptions {
   Fit fit = Fit::kLetterbox;
-  Resampling resampling = Resampling::kPillow;
   int rotation = 0;  // 0, 90, 180 or 270 degrees counter-clockwise, before the picture is scaled
   float bars = -1;   // kBilinear: their value in the range of the model
 };
 
 // Fills the descriptor of a frame for a square of `size` pixels. Error if the frame's numbers
 // contradict each other, a side is too long, or a side would become 0 pixels.
-void describe_frame(const Frame& frame, const FrameOptions& options, int size,
-                    std::span<int32_t> descriptor);
+void describe_frame(const Frame& frame, const FrameOptions& options, Resampling resampling,
+                    int size, std::span<int32_t> descriptor);
 
 }  // namespace flashrt

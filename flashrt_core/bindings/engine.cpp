@@ -10,7 +10,7 @@
 #include <tuple>
 #include <variant>
 
-#include "bindings/bindings.hpp"
+#include "bindings/frame.hpp"
 #include "plan/print.hpp"
 #include "runtime/measure.hpp"
 
@@ -36,8 +36,8 @@ void check_layout(std::string_view name, const py::array& array, const Shape& ex
                 shape, ", expected ", expected);
 }
 
-// Bytes, or floats in [-1, 1].
-using Images = std::variant<Array<uint8_t>, Array<float>>;
+// Bytes, floats in [-1, 1], or one frame per camera.
+using Images = std::variant<Array<uint8_t>, Array<float>, PythonFrames>;
 // Images, tokens, noise, state.
 using PythonInput = std::tuple<Images, Array<int32_t>, Array<float>, std::optional<Array<float>>>;
 
@@ -46,11 +46,7 @@ ModelInput model_input(const Engine& engine, const Images& images, const Array<i
                        const PythonGuidance* guidance) {
   const PlanOptions& plan = engine.program_options().plan;
   const int64_t side = engine.config().vision.image_size, width = engine.config().action_dim;
-  std::visit(
-      [&](const auto& array) {
-        check_layout("images", array, {plan.cameras, side, side, 3});
-      },
-      images);
+  const Shape resized{plan.cameras, side, side, 3};
   check_layout("tokens", tokens, {tokens.size()});
   check_layout("noise", noise, {plan.horizon, width});
   if (state) check_layout("state", *state, {engine.config().state_dim});
@@ -60,8 +56,15 @@ ModelInput model_input(const Engine& engine, const Images& images, const Array<i
     check_layout("guidance", guidance->guidance, {plan.steps});
   }
   ModelInput input{.tokens = view(tokens), .noise = view(noise)};
-  if (const auto* bytes = std::get_if<Array<uint8_t>>(&images)) input.images = view(*bytes);
-  if (const auto* floats = std::get_if<Array<float>>(&images)) input.float_images = view(*floats);
+  if (const auto* bytes = std::get_if<Array<uint8_t>>(&images)) {
+    check_layout("images", *bytes, resized);
+    input.images = view(*bytes);
+  } else if (const auto* floats = std::get_if<Array<float>>(&images)) {
+    check_layout("images", *floats, resized);
+    input.float_images = view(*floats);
+  } else {
+    for (const auto& frame : std::get<PythonFrames>(images)) input.frames.push_back(frame->frame);
+  }
   if (state) input.state = view(*state);
   if (guidance) {
     input.guidance = {.previous = view(guidance->previous),
@@ -73,15 +76,18 @@ ModelInput model_input(const Engine& engine, const Images& images, const Array<i
 }
 
 ProgramOptions program_options(int cameras, int prompt_capacity, int steps, int horizon,
-                               std::vector<float> times, bool float_images, bool guided,
+                               std::vector<float> times, bool float_images, int64_t max_image_bytes,
+                               std::vector<FrameOptions> frame_options, bool guided,
                                bool keep_values) {
   return {.plan = {.cameras = cameras,
                    .prompt_capacity = prompt_capacity,
                    .horizon = horizon,
                    .steps = steps,
                    .float_images = float_images,
+                   .max_image_bytes = max_image_bytes,
                    .guided = guided},
           .times = std::move(times),
+          .frames = std::move(frame_options),
           .keep_values = keep_values};
 }
 
@@ -109,52 +115,57 @@ void bind_engine(py::module_& module) {
 
   py::class_<Engine>(module, "Engine",
                      "A checkpoint, compiled and ready: observation in, action chunk out.")
-      .def(py::init([](const std::filesystem::path& checkpoint, int cameras, int prompt_capacity,
-                       int steps, int horizon, std::vector<float> times, const std::string& recipe,
-                       const std::optional<std::filesystem::path>& calibration, bool float_images,
-                       bool guided, bool keep_values, bool float_activations,
-                       const std::string& backend, int threads, int device,
-                       const std::optional<std::filesystem::path>& tuning, bool fast_accumulation,
-                       bool dependent_launch, bool specialised_kernels,
-                       std::optional<uint64_t> random_seed) {
-             const py::gil_scoped_release release;
-             return Engine(
-                 {.checkpoint = checkpoint,
-                  .random_seed = random_seed,
-                  .backend = backend,
-                  .backend_options = {.threads = threads,
-                                      .device = device,
-                                      .tuning = tuning.value_or(std::filesystem::path()),
-                                      .fast_accumulation = fast_accumulation,
-                                      .dependent_launch = dependent_launch,
-                                      .specialised_kernels = specialised_kernels},
-                  .recipe = recipe,
-                  .calibration = calibration.value_or(std::filesystem::path()),
-                  .float_activations = float_activations,
-                  .program = program_options(cameras, prompt_capacity, steps, horizon,
-                                             std::move(times), float_images, guided, keep_values)});
-           }),
-           py::arg("checkpoint"), py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0,
-           py::arg("steps") = 0, py::arg("horizon") = 0, py::arg("times") = std::vector<float>(),
-           py::arg("recipe") = "f32", py::arg("calibration") = py::none(),
-           py::arg("float_images") = false, py::arg("guided") = false,
-           py::arg("keep_values") = false, py::arg("float_activations") = false,
-           py::arg("backend") = "cpu", py::arg("threads") = 0, py::arg("device") = 0,
-           py::arg("tuning") = py::none(), py::arg("fast_accumulation") = true,
-           py::arg("dependent_launch") = true, py::arg("specialised_kernels") = true,
-           py::arg("random_seed") = py::none())
+      .def(
+          py::init([](const std::filesystem::path& checkpoint, int cameras, int prompt_capacity,
+                      int steps, int horizon, std::vector<float> times, const std::string& recipe,
+                      const std::optional<std::filesystem::path>& calibration, bool float_images,
+                      int64_t max_image_bytes, std::vector<FrameOptions> frame_options, bool guided,
+                      bool keep_values, bool float_activations, const std::string& backend,
+                      int threads, int device, const std::optional<std::filesystem::path>& tuning,
+                      bool fast_accumulation, bool dependent_launch, bool specialised_kernels,
+                      std::optional<uint64_t> random_seed) {
+            const py::gil_scoped_release release;
+            return Engine(
+                {.checkpoint = checkpoint,
+                 .random_seed = random_seed,
+                 .backend = backend,
+                 .backend_options = {.threads = threads,
+                                     .device = device,
+                                     .tuning = tuning.value_or(std::filesystem::path()),
+                                     .fast_accumulation = fast_accumulation,
+                                     .dependent_launch = dependent_launch,
+                                     .specialised_kernels = specialised_kernels},
+                 .recipe = recipe,
+                 .calibration = calibration.value_or(std::filesystem::path()),
+                 .float_activations = float_activations,
+                 .program = program_options(cameras, prompt_capacity, steps, horizon,
+                                            std::move(times), float_images, max_image_bytes,
+                                            std::move(frame_options), guided, keep_values)});
+          }),
+          py::arg("checkpoint"), py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0,
+          py::arg("steps") = 0, py::arg("horizon") = 0, py::arg("times") = std::vector<float>(),
+          py::arg("recipe") = "f32", py::arg("calibration") = py::none(),
+          py::arg("float_images") = false, py::arg("max_image_bytes") = 0,
+          py::arg("frame_options") = std::vector<FrameOptions>(), py::arg("guided") = false,
+          py::arg("keep_values") = false, py::arg("float_activations") = false,
+          py::arg("backend") = "cpu", py::arg("threads") = 0, py::arg("device") = 0,
+          py::arg("tuning") = py::none(), py::arg("fast_accumulation") = true,
+          py::arg("dependent_launch") = true, py::arg("specialised_kernels") = true,
+          py::arg("random_seed") = py::none())
       .def(
           "recompile",
           [](const Engine& engine, int cameras, int prompt_capacity, int steps, int horizon,
-             std::vector<float> times, bool float_images, bool guided, bool keep_values) {
+             std::vector<float> times, bool float_images, int64_t max_image_bytes,
+             std::vector<FrameOptions> frame_options, bool guided, bool keep_values) {
             const py::gil_scoped_release release;
             return engine.recompile(program_options(cameras, prompt_capacity, steps, horizon,
-                                                    std::move(times), float_images, guided,
-                                                    keep_values));
+                                                    std::move(times), float_images, max_image_bytes,
+                                                    std::move(frame_options), guided, keep_values));
           },
           py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0, py::arg("steps") = 0,
           py::arg("horizon") = 0, py::arg("times") = std::vector<float>(),
-          py::arg("float_images") = false, py::arg("guided") = false,
+          py::arg("float_images") = false, py::arg("max_image_bytes") = 0,
+          py::arg("frame_options") = std::vector<FrameOptions>(), py::arg("guided") = false,
           py::arg("keep_values") = false, "Another program on the same weights.")
       .def(
           "infer",
@@ -224,6 +235,15 @@ void bind_engine(py::module_& module) {
           "report_calls",
           [](Engine& engine, int prompt_length) { return report_calls(engine, prompt_length); },
           py::arg("prompt_length"), "The calls of the plan, with their costs and kernels.")
+      .def(
+          "frame_buffer",
+          [](py::object self, int camera) {
+            const std::span<std::byte> memory = self.cast<Engine&>().frame_buffer(camera);
+            return py::array_t<uint8_t>(static_cast<py::ssize_t>(memory.size()),
+                                        reinterpret_cast<uint8_t*>(memory.data()), self);
+          },
+          py::arg("camera"),
+          "Memory for the frame of a camera; one that lies at its beginning is not copied again.")
       .def_property_readonly("device", &Engine::device)
       .def_property_readonly("stages",
                              [](const Engine& engine) {

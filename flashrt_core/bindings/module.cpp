@@ -10,6 +10,7 @@ PYBIND11_MODULE(_core, module) {
   flashrt::bind_model_config(module);
   flashrt::bind_calibration(module);
   flashrt::bind_measure(module);
+  flashrt::bind_frame(module);
   flashrt::bind_engine(module);
   flashrt::bind_plan(module);
 }

@@ -70,11 +70,11 @@ Value Plan::storage_of(Value value) const {
 }
 
 Value Plan::find(std::string_view name) const {
-  std::vector<std::string> known;
   for (size_t id = 0; id < values.size(); ++id) {
     if (values[id].name == name) return Value{static_cast<int>(id)};
-    known.push_back(values[id].name);
   }
+  std::vector<std::string> known;
+  for (const ValueInfo& info : values) known.push_back(info.name);
   throw Error(text("plan ", model, " has no value '", name, "'; nearest: ", nearest(name, known)));
 }
 

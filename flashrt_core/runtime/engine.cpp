@@ -132,6 +132,13 @@ Engine::Engine(std::shared_ptr<Model> model, const ProgramOptions& options)
                   step, ", expected finite values");
   }
 
+  const size_t cameras = plan.max_image_bytes > 0 ? plan.cameras : 0;  // that deliver frames
+  if (options_.frames.empty()) options_.frames.resize(cameras);
+  FLASHRT_CHECK(options_.frames.size() == cameras, "frame options of ", options_.frames.size(),
+                " cameras, expected ", cameras,
+                plan.max_image_bytes > 0 ? "" : ": images come resized");
+  described_.resize(cameras);
+
   program_ = model_->backend->compile(plan_for(config, plan, model_->recipe), model_->weights,
                                       model_->calibration, {.keep_values = options_.keep_values});
   zeros_.resize(static_cast<size_t>(plan.horizon) * std::max(config.action_dim, plan.steps));
@@ -164,12 +171,7 @@ DeviceReport Engine::device() const { return model_->backend->device(); }
 void Engine::write_input(const ModelInput& input) {
   const ModelConfig& c = model_->config;
   const PlanOptions& o = options_.plan;
-  const size_t pixels = size_t{3} * c.vision.image_size * c.vision.image_size * o.cameras;
   const size_t actions = static_cast<size_t>(o.horizon) * c.action_dim;
-  const size_t given = o.float_images ? input.float_images.size() : input.images.size();
-  FLASHRT_CHECK(given == pixels, "images: ", given, o.float_images ? " floats" : " bytes",
-                " were given, this engine takes ", o.cameras, " cameras x ", c.vision.image_size,
-                " x ", c.vision.image_size, " x 3 ", o.float_images ? "floats" : "bytes");
   FLASHRT_CHECK(
       !input.tokens.empty() && input.tokens.size() <= static_cast<size_t>(o.prompt_capacity),
       "prompt: ", input.tokens.size(), " tokens, expected 1 to ", o.prompt_capacity);
@@ -182,11 +184,7 @@ void Engine::write_input(const ModelInput& input) {
   FLASHRT_CHECK(input.state.size() == static_cast<size_t>(c.state_dim),
                 "state: ", input.state.size(), " values, expected ", c.state_dim);
 
-  if (o.float_images) {
-    write_values(*program_, "images", input.float_images);
-  } else {
-    write_values(*program_, "images", input.images);
-  }
+  write_images(input);
   write_values(*program_, "actions", input.noise);
   if (c.state_dim > 0) write_values(*program_, "state", input.state);
   if (o.guided) {
@@ -204,6 +202,73 @@ void Engine::write_input(const ModelInput& input) {
     program_->run(When::kPrompt);
     tokens_.assign(input.tokens.begin(), input.tokens.end());
   }
+}
+
+void Engine::write_images(const ModelInput& input) {
+  const PlanOptions& o = options_.plan;
+  const int size = model_->config.vision.image_size;
+  if (o.max_image_bytes > 0) {
+    FLASHRT_CHECK(input.images.empty() && input.float_images.empty(),
+                  "images were given, but this engine resizes frames (max_image_bytes)");
+    return write_frames(input.frames);
+  }
+  FLASHRT_CHECK(input.frames.empty(),
+                "frames were given, but this engine takes images that are resized already; compile "
+                "it with max_image_bytes");
+  const size_t pixels = size_t{3} * size * size * o.cameras;
+  const size_t given = o.float_images ? input.float_images.size() : input.images.size();
+  FLASHRT_CHECK(given == pixels, "images: ", given, o.float_images ? " floats" : " bytes",
+                " were given, this engine takes ", o.cameras, " cameras x ", size, " x ", size,
+                " x 3 ", o.float_images ? "floats" : "bytes");
+  if (o.float_images) {
+    write_values(*program_, "images", input.float_images);
+  } else {
+    write_values(*program_, "images", input.images);
+  }
+}
+
+void Engine::write_frames(const std::vector<Frame>& frames) {
+  const PlanOptions& o = options_.plan;
+  FLASHRT_CHECK(static_cast<int>(frames.size()) == o.cameras, "frames: ", frames.size(),
+                " were given, this engine takes those of ", o.cameras, " cameras");
+  const int size = model_->config.vision.image_size;
+  const Plan& plan = program_->plan();
+  const size_t capacity = plan[plan.find("frames")].shape.width();
+  for (size_t camera = 0; camera < frames.size(); ++camera) {
+    const Frame& frame = frames[camera];
+    FLASHRT_CHECK(frame.data.size() <= static_cast<size_t>(o.max_image_bytes), "frame of camera ",
+                  camera, ": ", frame.data.size(), " bytes, max_image_bytes is ",
+                  o.max_image_bytes);
+    Frame& known = described_[camera];
+    const bool is_described = frame.height == known.height && frame.width == known.width &&
+                              frame.step == known.step && frame.format == known.format &&
+                              frame.data.size() == size_t{1} * frame.height * frame.step;
+    if (!is_described) {
+      std::vector<int32_t> descriptor(frame_descriptor_layout(size).words);
+      describe_frame(frame, options_.frames[camera],
+                     o.float_images ? Resampling::kBilinear : Resampling::kPillow, size,
+                     descriptor);
+      known = {};  // until the program holds the new one
+      const auto bytes = std::as_bytes(std::span(descriptor));
+      program_->write_part("frame_descriptors", camera * bytes.size(), bytes);
+      known = {
+          .height = frame.height, .width = frame.width, .step = frame.step, .format = frame.format};
+    }
+    program_->write_part("frames", camera * capacity, frame.data);
+  }
+}
+
+std::span<std::byte> Engine::frame_buffer(int camera) {
+  const PlanOptions& o = options_.plan;
+  FLASHRT_CHECK(o.max_image_bytes > 0 && 0 <= camera &&
+                        camera<o.cameras, "frame buffer of camera ", camera,
+                               ": this engine resizes the frames of ", o.max_image_bytes> 0
+                    ? o.cameras
+                    : 0,
+                " cameras");
+  const std::span<std::byte> memory = program_->input_buffer("frames");
+  const size_t capacity = memory.size() / o.cameras;
+  return memory.subspan(camera * capacity, capacity);
 }
 
 void Engine::write_guidance(const ModelInput& input) {

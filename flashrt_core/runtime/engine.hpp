@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "base/frame.hpp"
 #include "checkpoint/model_config.hpp"
 #include "models/models.hpp"
 #include "quant/calibration.hpp"
@@ -29,6 +30,8 @@ struct ProgramOptions {
   PlanOptions plan;  // horizon, steps or prompt_capacity of 0: the checkpoint's own
   std::vector<float>
       times;  // of the steps; empty: t = 1, then t += -1/S in float32 as the reference does
+  // Per camera, of plans with max_image_bytes; empty: all by default.
+  std::vector<FrameOptions> frames;
   bool keep_values = false;
 };
 
@@ -57,6 +60,7 @@ struct Guidance {
 struct ModelInput {
   std::span<const uint8_t> images;      // [cameras, S, S, 3] RGB ...
   std::span<const float> float_images;  // ... or [-1, 1], where the engine is compiled for that
+  std::vector<Frame> frames;            // instead, one per camera: plans with max_image_bytes
   std::span<const int32_t> tokens;      // valid ones, at most the prompt capacity
   std::span<const float> noise;         // [N, A]
   std::span<const float> state;         // [state_dim], Pi0 only
@@ -97,6 +101,10 @@ class Engine {
   // What runs the plan: to measure and to compare. Nothing keeps another thread from using it.
   Program& program() { return *program_; }
 
+  // Memory of the host for the frame of a camera, max_image_bytes or a little more: a frame that
+  // lies at its beginning is not copied on the host. Not to be touched while a call runs.
+  std::span<std::byte> frame_buffer(int camera);
+
   // Writes actions [N, A]. One call of these three at a time; Error while another one runs.
   void infer(const ModelInput& input, std::span<float> actions);
   std::map<std::string, TracedValue> trace(const std::vector<std::string>& values,
@@ -109,6 +117,8 @@ class Engine {
   struct Model;
   Engine(std::shared_ptr<Model> model, const ProgramOptions& options);
   void write_input(const ModelInput& input);
+  void write_images(const ModelInput& input);
+  void write_frames(const std::vector<Frame>& frames);
   void write_guidance(const ModelInput& input);
 
   std::shared_ptr<Model> model_;
@@ -116,6 +126,8 @@ class Engine {
   std::unique_ptr<Program> program_;
   std::vector<int32_t> tokens_;  // of the prompt that is in the program
   std::vector<float> zeros_;     // stands for guidance that is not given
+  std::vector<Frame>
+      described_;  // per camera: what the program's descriptor describes; without data
   std::unique_ptr<std::atomic_flag> running_ = std::make_unique<std::atomic_flag>();
 };
 

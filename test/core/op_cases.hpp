@@ -600,11 +600,9 @@ inline void add_resize_case(std::vector<OpCase>& cases, const std::string& name,
     bytes = std::max<int64_t>(bytes, (step * f.height + 15) / 16 * 16);
     const std::vector<std::byte> data(picture.size());
     describe_frame({data, f.height, f.width, step, f.format},
-                   {.fit = fit,
-                    .resampling = type == DType::kU8 ? Resampling::kPillow : Resampling::kBilinear,
-                    .rotation = f.rotation,
-                    .bars = -3},
-                   size, std::span(descriptors).subspan(n * words, words));
+                   {.fit = fit, .rotation = f.rotation, .bars = -3},
+                   type == DType::kU8 ? Resampling::kPillow : Resampling::kBilinear, size,
+                   std::span(descriptors).subspan(n * words, words));
   }
   for (std::vector<int32_t>& picture : pictures) {
     picture.resize(bytes, 255);

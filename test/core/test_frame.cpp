@@ -116,7 +116,7 @@ std::unique_ptr<Program> resizer(int size, int64_t bytes) {
 std::vector<uint8_t> resized(Program& program, int size, int64_t bytes, const Frame& frame,
                              const FrameOptions& options) {
   std::vector<int32_t> descriptor(frame_descriptor_layout(size).words);
-  describe_frame(frame, options, size, descriptor);
+  describe_frame(frame, options, Resampling::kPillow, size, descriptor);
   std::vector<std::byte> memory(frame.data.begin(), frame.data.end());
   memory.resize(bytes, std::byte{0xee});
   program.write("frames", memory);
@@ -183,7 +183,9 @@ TEST(Frame, TheLongestSidesFitTheDescriptor) {
     const std::vector<std::byte> data(kMaxFrameSide);
     for (const int outputs : {kMaxFrameSide, 1}) {
       const Frame line{data, kMaxFrameSide / outputs, outputs, outputs, PixelFormat::kMono8};
-      EXPECT_NO_THROW(describe_frame(line, {.fit = Fit::kStretch}, size, descriptor)) << size;
+      EXPECT_NO_THROW(
+          describe_frame(line, {.fit = Fit::kStretch}, Resampling::kPillow, size, descriptor))
+          << size;
     }
   }
 }
@@ -192,9 +194,10 @@ TEST(Frame, ContradictionsAreRefused) {
   std::vector<int32_t> descriptor(frame_descriptor_layout(14).words);
   const std::vector<std::byte> data(60);
   const auto text_of = [&](Frame frame, FrameOptions options = {}) {
-    return error_text([&] { describe_frame(frame, options, 14, descriptor); });
+    return error_text([&] { describe_frame(frame, options, Resampling::kPillow, 14, descriptor); });
   };
-  EXPECT_NO_THROW(describe_frame({data, 4, 5, 15, PixelFormat::kRgb8}, {}, 14, descriptor));
+  EXPECT_NO_THROW(describe_frame({data, 4, 5, 15, PixelFormat::kRgb8}, {}, Resampling::kPillow, 14,
+                                 descriptor));
   EXPECT_CONTAINS(text_of({data, 4, 5, 14, PixelFormat::kRgb8}),
                   "frame of 5 x 4 rgb8 pixels, step 14, 60 bytes: a row alone has 15 bytes");
   EXPECT_CONTAINS(text_of({data, 3, 5, 15, PixelFormat::kRgb8}), "expected 45 bytes");
@@ -214,7 +217,7 @@ TEST(Frame, ADescriptorThatLeadsOutOfTheFrameIsRefused) {
   const auto program = resizer(14, 64);
   const std::vector<std::byte> data(100);
   std::vector<int32_t> descriptor(frame_descriptor_layout(14).words);
-  describe_frame({data, 10, 10, 10, PixelFormat::kMono8}, {}, 14, descriptor);
+  describe_frame({data, 10, 10, 10, PixelFormat::kMono8}, {}, Resampling::kPillow, 14, descriptor);
   program->write("descriptors", std::as_bytes(std::span(descriptor)));
   EXPECT_CONTAINS(error_text([&] { program->run(When::kInfer); }),
                   "the descriptor of camera 0 (10 rows, 10 columns, bytes 0 to 100 of 64)");

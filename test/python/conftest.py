@@ -36,6 +36,22 @@ class FakeGuidance:
 
 
 @dataclass
+class FakeFrame:
+    data: bytes
+    encoding: str
+    height: int
+    width: int
+    step: int
+
+
+@dataclass
+class FakeFrameOptions:
+    fit: str
+    rotation: int
+    bars: float
+
+
+@dataclass
 class FakeEngine:
     """Keeps what it is given and answers with what the test wants."""
 
@@ -59,6 +75,8 @@ class FakeCore:
 
     config: FakeConfig = field(default_factory=FakeConfig)
     Guidance: type = FakeGuidance
+    Frame: type = FakeFrame
+    FrameOptions: type = FakeFrameOptions
 
     def read_model_config(self, checkpoint):
         return self.config

@@ -121,6 +121,8 @@ def test_loads_the_engine_with_its_settings(golden):
         'recipe': 'bf16',
         'calibration': 'c.json',
         'float_images': False,
+        'max_image_bytes': 0,
+        'frame_options': (),
         'guided': False,
         'backend': 'cpu',
         'threads': 2,

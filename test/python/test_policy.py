@@ -187,7 +187,7 @@ def test_refused_arguments(policy, arguments, reason):
         ({'base_0_rgb': np.zeros((4, 4, 4), np.uint8)}, r'\(4, 4, 4\)'),
         ({'base_0_rgb': np.zeros((0, 4, 3), np.uint8)}, r'\(0, 4, 3\)'),
         ({'base_0_rgb': np.zeros((4, 4, 3), np.float32)}, 'float32'),
-        ({'base_0_rgb': CameraFrame(b'\0' * 48, 'bgr8', 4, 4, 12)}, "'bgr8'"),
+        ({'base_0_rgb': CameraFrame(b'\0' * 48, 'yuv444', 4, 4, 12)}, "'yuv444'"),
         ({'prompt_id': 2}, 'prompt_id 2, the prompt in use has 1'),
     ],
 )

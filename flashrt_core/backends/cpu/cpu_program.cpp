@@ -114,8 +114,6 @@ void CpuProgram::bind_calls() {
 void CpuProgram::write(std::string_view name, std::span<const std::byte> data) {
   const Value value = plan_.find(name);
   const ValueInfo& info = plan_[value];
-  FLASHRT_CHECK(info.kind == Kind::kInput || info.kind == Kind::kState, "write ", name,
-                ": only inputs and states can be written");
   const size_t row = info.shape.width() * size_of(info.type);
   const bool whole_rows =
       info.rows.length && row > 0 && data.size() % row == 0 && data.size() <= bytes_of(info);
@@ -123,7 +121,23 @@ void CpuProgram::write(std::string_view name, std::span<const std::byte> data) {
                 " bytes, expected ", info.rows.length ? "whole rows of " : "",
                 info.rows.length ? text(row, " bytes, at most ") : "", bytes_of(info), " for ",
                 info.shape, " ", info.type);
-  std::memcpy(arena_.get() + memory_.offset[value.id], data.data(), data.size());
+  write_part(name, 0, data);
+}
+
+void CpuProgram::write_part(std::string_view name, size_t offset, std::span<const std::byte> data) {
+  const std::span<std::byte> memory = input_buffer(name);
+  FLASHRT_CHECK(offset <= memory.size() && data.size() <= memory.size() - offset, "write ", name,
+                ": ", data.size(), " bytes from byte ", offset, " on, it has ", memory.size());
+  std::byte* to = memory.data() + offset;
+  if (to != data.data()) std::memcpy(to, data.data(), data.size());
+}
+
+std::span<std::byte> CpuProgram::input_buffer(std::string_view name) {
+  const Value value = plan_.find(name);
+  const ValueInfo& info = plan_[value];
+  FLASHRT_CHECK(info.kind == Kind::kInput || info.kind == Kind::kState, "write ", name,
+                ": only inputs and states can be written");
+  return {arena_.get() + memory_.offset[value.id], bytes_of(info)};
 }
 
 View CpuProgram::held(std::string_view name) const {

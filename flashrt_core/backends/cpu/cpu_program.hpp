@@ -26,6 +26,8 @@ class CpuProgram : public Program {
   size_t arena_bytes() const override { return memory_.arena_bytes; }
 
   void write(std::string_view value, std::span<const std::byte> data) override;
+  void write_part(std::string_view value, size_t offset, std::span<const std::byte> data) override;
+  std::span<std::byte> input_buffer(std::string_view input) override;
   void read(std::string_view value, std::span<std::byte> data) const override;
   void read_float(std::string_view value, std::span<float> data) const override;
 

@@ -181,13 +181,12 @@ void CudaProgram::use_device() const {
 
 void CudaProgram::synchronize() const {
   stream_.synchronize();
-  for (Staged& staged : staged_) staged.is_pending = false;
+  for (Staged& staged : staged_) staged.pending_begin = staged.pending_end = 0;
 }
 
 void CudaProgram::write(std::string_view name, std::span<const std::byte> data) {
   const Value value = plan_.find(name);
   const ValueInfo& info = plan_[value];
-  FLASHRT_CHECK(is_outer(info), "write ", name, ": only inputs and states can be written");
   const size_t row = info.shape.width() * size_of(info.type);
   const bool whole_rows =
       info.rows.length && row > 0 && data.size() % row == 0 && data.size() <= bytes_of(info);
@@ -195,15 +194,34 @@ void CudaProgram::write(std::string_view name, std::span<const std::byte> data) 
                 " bytes, expected ", info.rows.length ? "whole rows of " : "",
                 info.rows.length ? text(row, " bytes, at most ") : "", bytes_of(info), " for ",
                 info.shape, " ", info.type);
+  write_part(name, 0, data);
+}
+
+void CudaProgram::write_part(std::string_view name, size_t offset,
+                             std::span<const std::byte> data) {
+  const std::span<std::byte> memory = input_buffer(name);
+  const size_t end = offset + data.size();
+  FLASHRT_CHECK(offset <= end && end <= memory.size(), "write ", name, ": ", data.size(),
+                " bytes from byte ", offset, " on, it has ", memory.size());
   use_device();
+  const Value value = plan_.find(name);
   Staged& staged = staged_[value.id];
-  if (staged.is_pending) synchronize();
-  std::byte* from = staging_.data() + staged.offset;
-  std::memcpy(from, data.data(), data.size());
-  staged.is_pending = true;
-  check(cudaMemcpyAsync(arena_.data() + memory_.offset[value.id], from, data.size(),
+  if (offset < staged.pending_end && staged.pending_begin < end) synchronize();
+  std::byte* from = memory.data() + offset;
+  if (from != data.data()) std::memcpy(from, data.data(), data.size());
+  const bool is_pending = staged.pending_begin < staged.pending_end;
+  staged.pending_begin = is_pending ? std::min(staged.pending_begin, offset) : offset;
+  staged.pending_end = is_pending ? std::max(staged.pending_end, end) : end;
+  check(cudaMemcpyAsync(arena_.data() + memory_.offset[value.id] + offset, from, data.size(),
                         cudaMemcpyHostToDevice, stream_.get()),
         "copying an input");
+}
+
+std::span<std::byte> CudaProgram::input_buffer(std::string_view name) {
+  const Value value = plan_.find(name);
+  FLASHRT_CHECK(is_outer(plan_[value]), "write ", name, ": only inputs and states can be written");
+  const Staged& staged = staged_[value.id];
+  return {staging_.data() + staged.offset, staged.bytes};
 }
 
 int64_t CudaProgram::valid_rows(const ValueInfo& info) const {

@@ -35,6 +35,8 @@ class CudaProgram : public Program {
 
   // Copied to pinned memory at once, and from there to the device while the caller goes on.
   void write(std::string_view value, std::span<const std::byte> data) override;
+  void write_part(std::string_view value, size_t offset, std::span<const std::byte> data) override;
+  std::span<std::byte> input_buffer(std::string_view input) override;
   void read(std::string_view value, std::span<std::byte> data) const override;
   void read_float(std::string_view value, std::span<float> data) const override;
 
@@ -55,7 +57,7 @@ class CudaProgram : public Program {
   struct Staged {
     size_t offset = 0;  // in the pinned memory
     size_t bytes = 0;
-    bool is_pending = false;  // a copy from it may still be on its way
+    size_t pending_begin = 0, pending_end = 0;  // of which a copy may still be on its way
   };
 
   void place_inputs();

@@ -188,6 +188,29 @@ class CallReport:
     def kernels(self) -> list[str]:
         """None: the kernel of the call before does the work."""
 
+class Frame:
+    """A picture as a camera driver delivers it; its data are not copied, and stay in place meanwhile."""
+
+    def __init__(
+        self,
+        data: bytes | bytearray | memoryview | NDArray[np.uint8],
+        encoding: str,  # rgb8, bgr8, rgba8, bgra8 or mono8
+        height: int,
+        width: int,
+        step: int,  # bytes from one row to the next
+    ) -> None: ...
+
+class FrameOptions:
+    """How the frames of one camera are brought to the size of the model."""
+
+    def __init__(
+        self,
+        *,
+        fit: Literal['letterbox', 'stretch'] = 'letterbox',
+        rotation: int = 0,  # degrees counter-clockwise, before the picture is scaled
+        bars: float = -1.0,  # around it, in the range of the model; images of bytes have black ones
+    ) -> None: ...
+
 class Engine:
     """A checkpoint, compiled and ready: observation in, action chunk out, in the model's own units."""
 
@@ -202,7 +225,9 @@ class Engine:
         times: Sequence[float] = (),  # of the steps; empty: t = 1, then t += -1/steps in float32
         recipe: str = 'f32',  # f32, bf16, fp8, fp8_f16 or the path of a recipe file
         calibration: str | PathLike[str] | None = None,
-        float_images: bool = False,  # pictures come as float32 in [-1, 1]
+        float_images: bool = False,  # the model is given float32 in [-1, 1], not bytes
+        max_image_bytes: int = 0,  # > 0: images are frames of at most so many bytes, which the plan resizes
+        frame_options: Sequence[FrameOptions] = (),  # per camera; empty: the defaults
         guided: bool = False,  # compiled for real-time chunking: infer takes guidance
         keep_values: bool = False,  # no memory is reused
         float_activations: bool = False,  # quantised activations are held in float: to calibrate
@@ -225,14 +250,16 @@ class Engine:
         steps: int = 0,
         horizon: int = 0,
         times: Sequence[float] = (),
-        float_images: bool = False,  # pictures come as float32 in [-1, 1]
+        float_images: bool = False,  # the model is given float32 in [-1, 1], not bytes
+        max_image_bytes: int = 0,  # > 0: images are frames of at most so many bytes, which the plan resizes
+        frame_options: Sequence[FrameOptions] = (),  # per camera; empty: the defaults
         guided: bool = False,
         keep_values: bool = False,
     ) -> Engine:
         """Another program on the same weights."""
     def infer(
         self,
-        images: NDArray[np.uint8] | NDArray[np.float32],  # [cameras, S, S, 3] RGB, resized and padded
+        images: NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame],
         tokens: NDArray[np.int32],  # valid ones: 1 to prompt_capacity
         noise: NDArray[np.float32],  # [N, A]
         state: NDArray[np.float32] | None = None,  # [state_dim], Pi0: normalised and padded
@@ -240,12 +267,13 @@ class Engine:
     ) -> NDArray[np.float32]:
         """Actions [N, A] in model space.
 
+        images: [cameras, S, S, 3] RGB, resized and padded, or a frame per camera where the engine resizes.
         Releases the interpreter. One call at a time: Error while another one runs.
         """
     def trace(
         self,
         values: Sequence[str],
-        images: NDArray[np.uint8] | NDArray[np.float32],
+        images: NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame],
         tokens: NDArray[np.int32],
         noise: NDArray[np.float32],
         state: NDArray[np.float32] | None = None,
@@ -258,7 +286,7 @@ class Engine:
     def observe(
         self,
         calibration: Calibration,
-        images: NDArray[np.uint8] | NDArray[np.float32],
+        images: NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame],
         tokens: NDArray[np.int32],
         noise: NDArray[np.float32],
         state: NDArray[np.float32] | None = None,
@@ -276,6 +304,11 @@ class Engine:
         """The calls of the plan with their costs and kernels, in order."""
     @property
     def device(self) -> DeviceReport: ...
+    def frame_buffer(self, camera: int) -> NDArray[np.uint8]:
+        """Memory for the frame of a camera; one that lies at its beginning is not copied again.
+
+        Not to be touched while a call of the engine runs.
+        """
     @property
     def stages(self) -> list[str]:
         """Of the plan, in order."""

@@ -29,6 +29,14 @@ class Guidance(Protocol):
     """previous [H, A] float32, weights [H] float32, guidance [S] float32, committed_rows."""
 
 
+class Frame(Protocol):
+    """A picture of a camera, as types.CameraFrame describes it; its data are not copied."""
+
+
+class FrameOptions(Protocol):
+    """fit, rotation and bars of the pictures of one camera."""
+
+
 class Engine(Protocol):
     """One compiled model."""
 
@@ -38,7 +46,7 @@ class Engine(Protocol):
 
     def infer(
         self,
-        images: NDArray[np.uint8] | NDArray[np.float32],
+        images: NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame],
         tokens: NDArray[np.int32],
         noise: NDArray[np.float32],
         state: NDArray[np.float32] | None = None,
@@ -63,10 +71,23 @@ class Core(Protocol):
         recipe: str,
         calibration: str | None,
         float_images: bool,
+        max_image_bytes: int,
+        frame_options: Sequence[FrameOptions],
         guided: bool,
         backend: str,
         threads: int,
     ) -> Engine: ...
+
+    def Frame(  # noqa: N802
+        self,
+        data: bytes | bytearray | memoryview | NDArray[np.uint8],
+        encoding: str,
+        height: int,
+        width: int,
+        step: int,
+    ) -> Frame: ...
+
+    def FrameOptions(self, *, fit: str, rotation: int, bars: float) -> FrameOptions: ...  # noqa: N802
 
     def Guidance(  # noqa: N802
         self,

@@ -14,7 +14,7 @@ from flashrt_core.normalise import Scaler
 from flashrt_core.prompt import PromptFormat
 from flashrt_core.relative import RelativeActions
 from flashrt_core.resize import Resize, Rotate, unit_to_model_range
-from flashrt_core.settings import GuidanceSettings, Normalisation, PolicySettings
+from flashrt_core.settings import GuidanceSettings, Normalisation, PolicySettings, ResizeVariant
 
 PictureTransform = Callable[[NDArray], NDArray]
 StateTransform = Callable[[NDArray], NDArray]
@@ -125,6 +125,10 @@ class Pipeline:
         return np.asarray(actions, np.float64)
 
 
+# Value of the bars around a picture, in the range of the model.
+BARS: Mapping[ResizeVariant, float] = {'openpi': -1.0, 'lerobot': -1.0, 'lerobot_0_4': -3.0}
+
+
 def order_cameras(
     settings: PolicySettings, slots: tuple[str, ...], aliases: Mapping[str, str], size: int
 ) -> tuple[Camera, ...]:
@@ -142,7 +146,7 @@ def order_cameras(
         by_slot[slot] = name
     fit: tuple[PictureTransform, ...] = (Resize(size, size, 'pil', settings.fit),)
     if settings.resize != 'openpi':
-        padding = -1.0 if settings.resize == 'lerobot_0_4' else 0.0
+        padding = (BARS[settings.resize] + 1) / 2
         fit = (Resize(size, size, 'torch', settings.fit, padding), unit_to_model_range)
     cameras = []
     for slot in slots:

@@ -3,18 +3,18 @@
 """Observation to action chunk: the protocol of a policy, and the policy that runs a checkpoint."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flashrt_core.engine import Core, Engine, Guidance, ModelConfig, native_core
+from flashrt_core.engine import Core, Engine, Frame, FrameOptions, Guidance, ModelConfig, native_core
 from flashrt_core.errors import Error
 from flashrt_core.lerobot import lerobot_pipeline
 from flashrt_core.openpi import openpi_pipeline
-from flashrt_core.pipeline import Pipeline, StateForms, column_names
+from flashrt_core.pipeline import BARS, Camera, Pipeline, StateForms, column_names
 from flashrt_core.prompt import FIRST_BIN, LAST_BIN, check_prompt, state_bins
 from flashrt_core.resize import model_range_to_bytes
 from flashrt_core.rtc import denoise_times, guidance_scale, prefix_weights
@@ -23,6 +23,8 @@ from flashrt_core.tokenizer import Tokenizer
 from flashrt_core.types import ActionChunk, ActionPrefix, CameraFrame, Observation, OutOfRange, PolicySpec
 
 __all__ = ['FlashPolicy', 'GuidanceSettings', 'Policy', 'PolicySettings', 'load_policy']
+
+EngineImages = NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame]
 
 # Beyond these normalised values a column is reported: the end of the range, or three standard deviations.
 _REPORTED_BEYOND = {'zscore': 3.0, 'identity': np.inf}
@@ -128,7 +130,7 @@ class FlashPolicy:
             )
         state = self.pipeline.state_forms(self._checked_state(observation))
         out_of_range = self._check_range(state.normalised)
-        images = self._pictures(observation)
+        images = self._engine_images(observation)
         tokens = self._fixed_tokens
         if tokens is None:
             tokens = self._tokens(self._task, state_bins(state.normalised))
@@ -164,8 +166,7 @@ class FlashPolicy:
     def warm_up(self) -> None:
         """Runs the engine on black pictures with the shortest and the longest prompt; no tick passes."""
         spec = self.spec
-        images = self._empty_pictures()
-        images.fill(0)
+        images = self._black_images()
         noise = np.zeros((spec.horizon, spec.model_action_dim), np.float32)
         state = np.zeros(self._config.state_dim, np.float32) if self._config.state_dim else None
         for length in (1, spec.prompt_capacity):
@@ -184,13 +185,45 @@ class FlashPolicy:
         images = self._pictures(observation)
         return images if images.dtype == np.uint8 else model_range_to_bytes(images)
 
+    def _black_images(self) -> EngineImages:
+        if self._settings.max_image_bytes:
+            return [self._core.Frame(bytes(1), 'mono8', 1, 1, 1) for _ in self.pipeline.cameras]
+        images = self._empty_pictures()
+        images.fill(0)
+        return images
+
+    def _engine_images(self, observation: Observation) -> EngineImages:
+        """As the engine takes them: resized, or frames which it resizes itself."""
+        if not self._settings.max_image_bytes:
+            return self._pictures(observation)
+        return [self._frame(camera.name, image) for camera, image in self._camera_images(observation)]
+
+    def _frame(self, name: str, image: NDArray[np.uint8] | CameraFrame) -> Frame:
+        if not isinstance(image, CameraFrame):
+            image = np.ascontiguousarray(image)
+            height, width, _ = image.shape
+            image = CameraFrame(image, 'rgb8', height, width, 3 * width)
+        try:
+            return self._core.Frame(image.data, image.encoding, image.height, image.width, image.step)
+        except Error as fault:
+            raise Error(f"infer: picture '{name}': {fault}") from None
+
     def _empty_pictures(self) -> NDArray:
         size = self.spec.image_size
         dtype = np.uint8 if self._settings.resize == 'openpi' else np.float32
         return np.empty((len(self.spec.cameras), size, size, 3), dtype)
 
     def _pictures(self, observation: Observation) -> NDArray[np.uint8] | NDArray[np.float32]:
-        """[cameras, size, size, 3] as the engine takes it."""
+        """[cameras, size, size, 3] of the model."""
+        images = self._empty_pictures()
+        for i, (camera, image) in enumerate(self._camera_images(observation)):
+            images[i] = camera(image.rgb() if isinstance(image, CameraFrame) else image)
+        return images
+
+    def _camera_images(
+        self, observation: Observation
+    ) -> Iterator[tuple[Camera, NDArray[np.uint8] | CameraFrame]]:
+        """The cameras of the model in its order, and what the observation has of them."""
         missing = [name for name in self.spec.cameras if name not in observation.images]
         unknown = [name for name in observation.images if name not in self.spec.cameras]
         if missing or unknown:
@@ -198,20 +231,18 @@ class FlashPolicy:
                 f'infer: cameras missing: {missing}, not known: {unknown}; the policy was loaded for '
                 f'{list(self.spec.cameras)}'
             )
-        images = self._empty_pictures()
-        for i, camera in enumerate(self.pipeline.cameras):
+        for camera in self.pipeline.cameras:
             image = observation.images[camera.name]
-            if isinstance(image, CameraFrame):
-                image = image.rgb()
-            if not isinstance(image, np.ndarray):
+            if not isinstance(image, np.ndarray | CameraFrame):
                 raise Error(f"infer: picture '{camera.name}' is a {type(image).__name__}, needed an array")
-            if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
+            if isinstance(image, np.ndarray) and (
+                image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape
+            ):
                 raise Error(
                     f"infer: picture '{camera.name}' is {image.dtype} {image.shape}, needed uint8 "
                     '(height, width, 3)'
                 )
-            images[i] = camera(image)
-        return images
+            yield camera, image
 
     def info(self) -> Mapping[str, str]:
         """What is loaded, for status and reports."""
@@ -349,6 +380,8 @@ def load_policy(settings: PolicySettings, core: Core | None = None) -> FlashPoli
         recipe=settings.recipe,
         calibration=None if settings.calibration is None else str(settings.calibration),
         float_images=settings.resize != 'openpi',
+        max_image_bytes=settings.max_image_bytes,
+        frame_options=_frame_options(settings, pipeline, core) if settings.max_image_bytes else (),
         guided=settings.real_time_chunking,
         backend=settings.backend,
         threads=settings.threads,
@@ -373,6 +406,16 @@ def load_policy(settings: PolicySettings, core: Core | None = None) -> FlashPoli
         engine=engine,
         times=times,
     )
+
+
+def _frame_options(settings: PolicySettings, pipeline: Pipeline, core: Core) -> list[FrameOptions]:
+    """What order_cameras does to pictures, in the words of the engine."""
+    return [
+        core.FrameOptions(
+            fit=settings.fit, rotation=settings.rotation.get(camera.name, 0), bars=BARS[settings.resize]
+        )
+        for camera in pipeline.cameras
+    ]
 
 
 def _setting_or_checkpoint(settings: PolicySettings, config: ModelConfig, name: str) -> int:

@@ -69,6 +69,9 @@ class PolicySettings:
     rotation: Mapping[str, int] = field(
         default_factory=dict
     )  # slot -> degrees counter-clockwise, before resize
+    # Bytes of the largest picture of a camera: pictures go to the engine as they come, and it resizes them
+    # where it runs. 0: they are resized here.
+    max_image_bytes: int = 0
     prompt_capacity: int = 0  # tokens; or the checkpoint
     steps: int = 0  # denoising steps; or the checkpoint
     horizon: int = 0  # rows of a chunk; or the checkpoint

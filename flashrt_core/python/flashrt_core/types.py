@@ -16,6 +16,24 @@ PrefixMode = Literal['guided', 'hard']
 
 
 @dataclass(frozen=True)
+class Channels:
+    """How the bytes of a pixel lie."""
+
+    count: int
+    rgb: slice | list[int]  # which of them are red, green and blue
+
+
+# Pixels of whole bytes per colour, which an engine can resize from.
+BYTE_ENCODINGS: Mapping[str, Channels] = {
+    'rgb8': Channels(3, slice(0, 3)),
+    'bgr8': Channels(3, slice(2, None, -1)),
+    'rgba8': Channels(4, slice(0, 3)),
+    'bgra8': Channels(4, slice(2, None, -1)),
+    'mono8': Channels(1, [0, 0, 0]),
+}
+
+
+@dataclass(frozen=True)
 class CameraFrame:
     """One picture as a driver delivers it; the fields mean what they mean in sensor_msgs/Image."""
 
@@ -27,22 +45,22 @@ class CameraFrame:
     is_bigendian: bool = False
 
     def rgb(self) -> NDArray[np.uint8]:
-        """[height, width, 3] view without copying; only for frames already decoded to 'rgb8'."""
-        if self.encoding != 'rgb8':
+        """[height, width, 3]; a view of the data where that is what they hold."""
+        if self.encoding not in BYTE_ENCODINGS:
             raise Error(
-                f"camera frame: encoding is '{self.encoding}', a policy takes 'rgb8'; decode it first"
+                f"camera frame: encoding is '{self.encoding}', a policy takes {', '.join(BYTE_ENCODINGS)}; "
+                'decode it first'
             )
+        channels = BYTE_ENCODINGS[self.encoding]
+        row_bytes = self.width * channels.count
         data = np.frombuffer(self.data, np.uint8)
-        if (
-            min(self.height, self.width) < 1
-            or self.step < 3 * self.width
-            or data.size != self.step * self.height
-        ):
+        if min(self.height, self.width) < 1 or self.step < row_bytes or data.size != self.step * self.height:
             raise Error(
-                f'camera frame: {data.size} bytes do not hold {self.height} rows of {self.width} rgb8 pixels '
-                f'with step {self.step}'
+                f'camera frame: {data.size} bytes do not hold {self.height} rows of {self.width} '
+                f'{self.encoding} pixels with step {self.step}'
             )
-        return data.reshape(self.height, self.step)[:, : 3 * self.width].reshape(self.height, self.width, 3)
+        rows = data.reshape(self.height, self.step)[:, :row_bytes]
+        return rows.reshape(self.height, self.width, channels.count)[..., channels.rgb]
 
 
 @dataclass(frozen=True)
