@@ -28,6 +28,7 @@
 namespace flashrt::cuda {
 namespace {
 
+constexpr const char* kName = "linear_skinny";
 constexpr int kTileRows = 16;      // rows of x in a matrix instruction
 constexpr int kGroupChannels = 8;  // channels in one
 constexpr int kMaxTiles = 4;
@@ -492,20 +493,21 @@ struct Configuration {
   int team = 0;  // of the float32 kernel; else 0
 };
 
+// Named after channels of a block and chunks on their way, or threads of a team.
 constexpr std::array kConfigurations = {
-    Configuration{"linear_skinny_8x4", 8, 4, 1},
-    Configuration{"linear_skinny_16x2", 16, 2, 1},
-    Configuration{"linear_skinny_16x2_cluster2", 16, 2, 2},
-    Configuration{"linear_skinny_16x4", 16, 4, 1},
-    Configuration{"linear_skinny_16x4_cluster2", 16, 4, 2},
-    Configuration{"linear_skinny_16x4_cluster4", 16, 4, 4},
-    Configuration{"linear_skinny_32x2", 32, 2, 1},
-    Configuration{"linear_skinny_32x2_cluster2", 32, 2, 2},
-    Configuration{"linear_skinny_32x2_cluster4", 32, 2, 4},
-    Configuration{"linear_skinny_64x2", 64, 2, 1},
-    Configuration{.name = "linear_skinny_f32_team8", .team = 8},
-    Configuration{.name = "linear_skinny_f32_team32", .team = 32},
-    Configuration{.name = "linear_skinny_f32_team256", .team = 256},
+    Configuration{"8x4", 8, 4, 1},
+    Configuration{"16x2", 16, 2, 1},
+    Configuration{"16x2 cluster 2", 16, 2, 2},
+    Configuration{"16x4", 16, 4, 1},
+    Configuration{"16x4 cluster 2", 16, 4, 2},
+    Configuration{"16x4 cluster 4", 16, 4, 4},
+    Configuration{"32x2", 32, 2, 1},
+    Configuration{"32x2 cluster 2", 32, 2, 2},
+    Configuration{"32x2 cluster 4", 32, 2, 4},
+    Configuration{"64x2", 64, 2, 1},
+    Configuration{.name = "f32 team 8", .team = 8},
+    Configuration{.name = "f32 team 32", .team = 32},
+    Configuration{.name = "f32 team 256", .team = 256},
 };
 
 constexpr auto kNames = [] {
@@ -602,7 +604,7 @@ void launch_float32(const LinearArgs& args, const Configuration& c, const Launch
                                      : linear_few_rows_kernel<256>;
   const int channels = kThreads / c.team;
   const auto blocks = static_cast<unsigned>((args.weight.rows + channels - 1) / channels);
-  launch_kernel(c.name, kernel, blocks, kThreads, 0, launch, 1, few_rows);
+  launch_kernel(kName, kernel, blocks, kThreads, 0, launch, 1, few_rows);
 }
 
 void launch_product(const LinearArgs& args, const Configuration& c, const Launch& launch) {
@@ -619,7 +621,7 @@ void launch_product(const LinearArgs& args, const Configuration& c, const Launch
       .epilogue = epilogue_of(args)};
   const dim3 grid(c.cluster, static_cast<unsigned>(span / c.channels),
                   static_cast<unsigned>(args.y.width / span));
-  launch_kernel(c.name, choice.kernel, grid, kThreads, choice.shared_bytes, launch, c.cluster,
+  launch_kernel(kName, choice.kernel, grid, kThreads, choice.shared_bytes, launch, c.cluster,
                 skinny);
 }
 
@@ -638,13 +640,13 @@ bool linear_skinny_accepts(const LinearArgs& args, int configuration, const Devi
 
 const char* linear_skinny(const LinearArgs& args, int configuration, const Launch& launch) {
   const Configuration& c = kConfigurations.at(configuration);
-  check_linear(c.name, args);
-  FLASHRT_CHECK(linear_skinny_accepts(args, configuration, *launch.device), c.name,
+  check_linear(kName, args);
+  FLASHRT_CHECK(linear_skinny_accepts(args, configuration, *launch.device), kName, " ", c.name,
                 ": does not take x [", args.x.rows, ", ", args.x.width, "] ", args.x.type,
                 " and a weight [", args.weight.rows, ", ", args.weight.width, "] ",
                 args.weight.type, "; linear_skinny_accepts() says which configurations do");
   c.team ? launch_float32(args, c, launch) : launch_product(args, c, launch);
-  return c.name;
+  return kName;
 }
 
 }  // namespace flashrt::cuda
