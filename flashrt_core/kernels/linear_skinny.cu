@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// linear for few rows: bound by the latency of one pass over the weights.
+// linear for few rows: one pass over the weights, bound by latency.
 //
-// Layout    x [T <= 64, D] and the weight [width, D] row-major, as they are; no packing, and
-// neither
-//           passes through shared memory. Matrix instructions take 16 rows of x and 8 channels.
-//           The order of k is free as long as both operands agree, so a lane's 16 neighbouring
-//           bytes of a weight row serve several instructions.
-// Work      a block owns 8 to 64 channels; its warps, and with a cluster its blocks, split k. All
-//           weights that a warp can hold are on their way before the kernel waits for the one
-//           ahead. The sums of the warps meet in shared memory, those of the blocks in the block
-//           that finishes the row.
-// Traffic   the weights once from device memory; x once per block from L2. 10 rows on H200: see the
-//           bench.
+// Layout    x [T <= 64, D] and the weight [width, D] row-major, as they are. Neither is packed or
+//           passes shared memory: k may be added up in any order on which both operands agree, so
+//           the 16 neighbouring bytes that a lane loads of a row feed several matrix instructions.
+// Work      a block owns 8 to 64 channels; its warps, and in a cluster its blocks, split k. All
+//           weights that fit in registers are on their way before the kernel waits for the one
+//           ahead. The sums of the warps meet in shared memory, those of a cluster's blocks in the
+//           block that finishes the row. Float32 has a kernel of its own below.
+// Traffic   the weights once from device memory, x once per block from L2.
 // Numerics  codes are multiplied as float16, which holds them exactly; float32 sums in a fixed
 //           order; the epilogue is linear_epilogue.cuh.
 // Reference backends/cpu/linear.cpp
