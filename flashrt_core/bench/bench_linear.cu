@@ -138,6 +138,7 @@ struct Comparison {
 __global__ void compare_kernel(LinearArgs args, bool is_gated, Activation gate_activation, Matrix y,
                                int64_t rows, const float* sums, float rms, Comparison* out) {
   const int64_t stride = int64_t{gridDim.x} * blockDim.x;
+  Comparison own{};  // of this thread
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows * y.width;
        i += stride) {
     const int64_t t = i / y.width, c = i % y.width;
@@ -152,14 +153,17 @@ __global__ void compare_kernel(LinearArgs args, bool is_gated, Activation gate_a
     }
     const float difference = load(y, t, c) - r;
     if (!isfinite(difference)) {
-      atomicAdd(&out->not_finite, 1ull);
+      ++own.not_finite;
       continue;
     }
-    atomicAdd(&out->error, static_cast<double>(difference) * difference);
-    atomicAdd(&out->reference, static_cast<double>(r) * r);
-    const float relative = fabsf(difference) / (fabsf(r) + rms);
-    atomicMax(reinterpret_cast<int*>(&out->worst), __float_as_int(relative));  // not negative
+    own.error += static_cast<double>(difference) * difference;
+    own.reference += static_cast<double>(r) * r;
+    own.worst = fmaxf(own.worst, fabsf(difference) / (fabsf(r) + rms));
   }
+  atomicAdd(&out->error, own.error);
+  atomicAdd(&out->reference, own.reference);
+  atomicAdd(&out->not_finite, own.not_finite);
+  atomicMax(reinterpret_cast<int*>(&out->worst), __float_as_int(own.worst));  // not negative
 }
 
 // ---- operands

@@ -81,6 +81,7 @@ struct Problem {
   int up = 0;                   // the row of W where the second half starts; 0: not gated
   int k_blocks = 0;             // of 128 bytes of a row
   unsigned channel_groups = 0;  // tiles along the channels, in clusters
+  unsigned clusters = 0;        // of the grid
   int box_channels = 0, box_tokens = 0;
   // Read into L2 before the kernel ahead has ended: so many bytes per block, of W or of each half.
   const uint8_t* halves[2] = {};
@@ -123,11 +124,11 @@ template <class T>
 struct Walk {
   unsigned token_groups, count, tile, stride;
 
-  __device__ Walk(const Problem& p, int rows) {
+  __device__ Walk(const Problem& p, unsigned first, int rows) {
     token_groups = whole_clusters((rows + T::kTokens - 1) / T::kTokens, p.cluster.token_bits);
     count = token_groups * p.channel_groups;
-    tile = sm90::cluster_index();
-    stride = sm90::cluster_count();
+    tile = first;
+    stride = p.clusters;
   }
   static __device__ unsigned whole_clusters(unsigned tiles, int bits) {
     return (tiles + (1u << bits) - 1) >> bits;
@@ -620,6 +621,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(sm90::kTileAlignment) uint8_t memory[];
   const Shared<T> shared{sm90::shared_address(memory)};
   const Place at = place_of(p.cluster, sm90::cluster_rank());
+  const unsigned cluster = blockIdx.x / static_cast<unsigned>(p.cluster.size());
   const Range k = k_range(p, at);
   const Masks masks = masks_of(p.cluster, at);
   if (threadIdx.x == 0) {
@@ -644,7 +646,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   allow_next();
 
   const int rows = static_cast<int>(min(valid_rows(p.rows), p.rows.rows));
-  const Walk<T> walk(p, rows);
+  const Walk<T> walk(p, cluster, rows);
   if (threadIdx.x < sm90::kWarpGroup) {
     sm90::give_registers<kProducerRegisters>();
     produce<T>(p, at, k, masks, shared, walk);
@@ -850,6 +852,7 @@ const char* linear_wgmma(const LinearArgs& args, int configuration, void*, const
                 " bytes of shared memory fits on ", launch.device->name);
   const int64_t clusters = std::min<int64_t>(grid_of(args, c, tile).clusters(), resident);
   const int64_t blocks = clusters * size;
+  p.clusters = static_cast<unsigned>(clusters);
 
   if (launch.is_dependent) {
     p.prefetch_bytes = prefetch_bytes(args, blocks);

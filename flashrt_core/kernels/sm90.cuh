@@ -30,17 +30,6 @@ __device__ __forceinline__ uint32_t cluster_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// The number of this cluster in the grid, and how many there are (along x).
-__device__ __forceinline__ uint32_t cluster_index() {
-  uint32_t index;
-  asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(index));
-  return index;
-}
-__device__ __forceinline__ uint32_t cluster_count() {
-  uint32_t count;
-  asm volatile("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
-  return count;
-}
 // All threads of all blocks of the cluster; orders their accesses to each other's shared memory.
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
