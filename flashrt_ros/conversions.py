@@ -15,7 +15,7 @@ from flashrt_ros.actions import OutputCommand
 from flashrt_ros.compressed_images import CompressedFrame, check_compressed, decode_compressed
 from flashrt_ros.inputs import Rejected
 from flashrt_ros.parameters import Parameters
-from flashrt_ros.raw_images import Picture, check_raw, decode_raw
+from flashrt_ros.raw_images import Picture, byte_frame, check_raw, decode_raw
 
 if TYPE_CHECKING:
     from flashrt_ros.worker import InferenceResult
@@ -63,6 +63,11 @@ def decode_frame(frame: Frame, channel_order: str) -> Picture:
     if isinstance(frame, CompressedFrame):
         return decode_compressed(frame)
     return decode_raw(frame, channel_order)
+
+
+def undecoded_frame(frame: Frame, channel_order: str) -> CameraFrame | None:
+    """The frame as an engine resizes it; None where it has to be decoded before."""
+    return None if isinstance(frame, CompressedFrame) else byte_frame(frame, channel_order)
 
 
 def joint_sample(message: Any) -> JointSample:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_core.policy import Policy
-from flashrt_core.types import Observation
+from flashrt_core.types import CameraFrame, Observation
 
 # Normalised units. The computation repeats bit for bit, so this only has to be above nothing at all.
 SMALLEST_CHANGE = 1e-4
@@ -77,8 +77,9 @@ def _other_pictures(observation: Observation) -> Iterator[tuple[str, Observation
         yield f'{one} and {other} swapped', replace(observation, images=swapped)
 
 
-def _with_patch(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _with_patch(picture: NDArray[np.uint8] | CameraFrame) -> NDArray[np.uint8]:
     """The middle of the picture with its colours inverted."""
+    picture = picture.rgb() if isinstance(picture, CameraFrame) else picture
     height, width, _ = picture.shape
     side = round(max(height, width) * PATCH)
     rows = slice((height - side) // 2, (height + side) // 2)

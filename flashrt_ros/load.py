@@ -40,6 +40,7 @@ def policy_settings(parameters: Parameters) -> PolicySettings:
         action_dim=len(joints) if has_joint_actions else 0,
         state_names=joints,
         rotation={camera.slot: camera.rotation for camera in parameters.cameras},
+        max_image_bytes=parameters.camera_max_image_bytes,
         prompt_capacity=parameters.prompt_capacity,
         steps=parameters.denoise_steps,
         horizon=parameters.horizon,

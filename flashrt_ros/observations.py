@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flashrt_core.types import Observation
+from flashrt_core.types import CameraFrame, Observation
 from flashrt_ros.compressed_images import CompressedFrame, orientation_tag
-from flashrt_ros.conversions import Frame, JointSample, check_frame, decode_frame
+from flashrt_ros.conversions import Frame, JointSample, check_frame, decode_frame, undecoded_frame
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.inputs import Moment, Rejected
 from flashrt_ros.parameters import CameraParameters, Parameters
@@ -61,7 +61,7 @@ class _Sample:
     stamp_ns: int
     receive: Moment
     frame: Frame
-    picture: Picture | None = None  # decoded when first needed
+    picture: Picture | CameraFrame | None = None  # made when first needed
     is_used: bool = False
 
 
@@ -294,7 +294,7 @@ class ObservationBuffer:
 
     def _decode_one(self, slot: str, camera: _Camera, sample: _Sample) -> bool:
         try:
-            picture = decode_frame(sample.frame, camera.parameters.channel_order)
+            picture = self._picture(sample.frame, camera.parameters.channel_order)
         except Rejected as rejected:
             with self._lock:
                 if sample in camera.in_work:  # else the buffer was reset meanwhile
@@ -309,6 +309,20 @@ class ObservationBuffer:
                 camera.drop([*([camera.good] if camera.good else []), *camera.in_work])
                 camera.good = sample
         return True
+
+    def _picture(self, frame: Frame, channel_order: str) -> Picture | CameraFrame:
+        """RGB; where the engine resizes, also the frame itself."""
+        max_bytes = self._parameters.camera_max_image_bytes
+        if not max_bytes:
+            return decode_frame(frame, channel_order)
+        picture = undecoded_frame(frame, channel_order)
+        size = 0 if picture is None else len(picture.data)
+        if picture is None:
+            picture = decode_frame(frame, channel_order)
+            size = picture.nbytes
+        if size > max_bytes:
+            raise Rejected('too_large', f'{size} bytes, cameras.max_image_bytes is {max_bytes}')
+        return picture
 
     def _note_orientation(self, slot: str, camera: _Camera, frame: Frame) -> None:
         if isinstance(frame, CompressedFrame) and (tag := orientation_tag(frame)) != 1:

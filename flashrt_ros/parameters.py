@@ -14,6 +14,7 @@ from flashrt_ros.topic_names import stream_faults, topic_faults
 OUTPUT_TYPES = ('joint_trajectory', 'float64_multi_array', 'joint_state')
 CLOCKS = ('header', 'receive')
 RELIABILITIES = ('best_effort', 'reliable')
+_MAX_FRAME_SIDE = 4096  # as in flashrt_core/base/frame_descriptor.hpp
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +199,15 @@ class Parameters:
         default=4096,
         low=1,
         high=65535,
+    )
+    camera_max_image_bytes: int = key(
+        'cameras.max_image_bytes',
+        'above 0, pictures of up to so many bytes go to the engine as they come and are resized where the '
+        'model runs; 0: they are resized by NumPy',
+        unit='bytes',
+        default=0,
+        low=0,
+        high=1 << 28,
     )
 
     joint_topics: tuple[str, ...] = key(
@@ -432,12 +442,21 @@ def _delta_mask(mask: tuple[int, ...] | None, joints: tuple[str, ...]) -> Iterat
         yield f'actions.delta_mask {list(mask)} covers {columns} columns, joints.names has {len(joints)}'
 
 
+def _sides_that_an_engine_resizes(max_image_bytes: int, max_side: int) -> Iterator[str]:
+    if max_image_bytes and max_side > _MAX_FRAME_SIDE:
+        yield (
+            f'cameras.max_side_px is {max_side}, but with cameras.max_image_bytes the engine resizes '
+            f'pictures, whose sides may have {_MAX_FRAME_SIDE} pixels'
+        )
+
+
 _RULES = (
     (('dry_run',), _dry_run_only),
     (('statistics', 'asset_id', 'origin'), _one_source_of_statistics),
     (('platform', 'adapt_to_pi'), _aloha_says_adapt_to_pi),
     (('origin', 'normalisation', 'delta_mask'), _openpi_says),
     (('camera_names',), _names_once('cameras.names')),
+    (('camera_max_image_bytes', 'camera_max_side_px'), _sides_that_an_engine_resizes),
     (('joint_names',), _names_once('joints.names')),
     (('joint_topics',), _not_empty('joints.topics')),
     (('output_names',), _names_once('outputs.names')),

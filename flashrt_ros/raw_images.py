@@ -3,13 +3,13 @@
 """Raw pictures: from the fields of sensor_msgs/Image to [height, width, 3] RGB."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from flashrt_core.types import CameraFrame
+from flashrt_core.types import BYTE_ENCODINGS, CameraFrame
 from flashrt_ros.inputs import Rejected
 
 Picture = NDArray[np.uint8]  # [height, width, 3], RGB
@@ -77,6 +77,7 @@ _UNORDERED = {
     ('8UC4', 'rgb'): 'rgba8',
     ('8UC4', 'bgr'): 'bgra8',
 }
+_ONE_CHANNEL = {'8UC1': 'mono8'}
 _NOT_COLOUR = (
     'mono16',
     '16UC',
@@ -125,6 +126,12 @@ def decode_raw(frame: CameraFrame, channel_order: str = '') -> Picture:
     rows = np.frombuffer(frame.data, np.uint8).reshape(encoding.rows(frame.height), frame.step)
     pixels = np.ascontiguousarray(rows[:, : frame.width * encoding.row_bytes])
     return encoding.to_rgb(pixels.reshape(len(rows), frame.width, encoding.row_bytes))
+
+
+def byte_frame(frame: CameraFrame, channel_order: str = '') -> CameraFrame | None:
+    """The same frame, under a label that says the order of its colours; None where it has to be decoded."""
+    label = _UNORDERED.get((frame.encoding, channel_order), _ONE_CHANNEL.get(frame.encoding, frame.encoding))
+    return replace(frame, encoding=label) if label in BYTE_ENCODINGS else None
 
 
 def _encoding(label: str, channel_order: str) -> _Encoding:

@@ -491,3 +491,26 @@ def test_frame_that_arrives_during_decoding_does_not_vouch_for_the_one_in_use(mo
     monkeypatch.setattr('flashrt_ros.observations.decode_frame', decode)
     assert robot.why_not(9.02).condition == ('stale' if has_good else 'missing')
     assert robot.form(9.02).observation.stamps_ns['base'] == ns(9.01)
+
+
+# Frames for an engine that resizes them
+
+
+def test_frames_of_whole_bytes_reach_such_an_engine_as_they_came():
+    robot = Robot(cameras__max_image_bytes=12)
+    robot.all(1.0)
+    images = robot.form(1.0).observation.images
+    assert images == {'base': frame(), 'wrist': frame()}
+    yuyv = CameraFrame(bytes([90, 128] * 4), 'yuyv', 2, 2, 4)
+    robot.camera('base', 1.01, content=yuyv)
+    assert robot.form(1.01).observation.images['base'].shape == (2, 2, 3)
+
+
+@pytest.mark.parametrize('content', [frame(), CameraFrame(bytes(8), 'yuyv', 2, 2, 4)])
+def test_frames_with_more_bytes_than_such_an_engine_takes_are_refused(content):
+    robot = Robot(cameras__max_image_bytes=11)
+    robot.camera('base', 1.0, content=content)
+    robot.camera('wrist', 1.0, content=CameraFrame(bytes(3), 'rgb8', 1, 1, 3))
+    robot.joints(1.0)
+    assert 'too_large: 12 bytes, cameras.max_image_bytes is 11' in str(robot.why_not(1.0))
+    assert robot.counters('base')['too_large'] == 1

@@ -111,6 +111,14 @@ def test_values_that_contradict_each_other():
         assert re.search(rf'joints.lower is .* for {joint}: lower must be below upper', text)
 
 
+def test_an_engine_resizes_pictures_up_to_a_limit():
+    assert read_parameters(values(cameras__max_image_bytes=921600), NODE)[0].camera_max_image_bytes == 921600
+    text = faults(values(cameras__max_image_bytes=1, cameras__max_side_px=5000))
+    assert 'cameras.max_side_px is 5000' in text
+    assert '4096 pixels' in text
+    assert read_parameters(values(cameras__max_side_px=5000), NODE)[0].camera_max_side_px == 5000
+
+
 def test_tab_is_named_with_file_and_line():
     text = case_faults('tab_indent.yaml')
     assert 'tab_indent.yaml' in text

@@ -11,7 +11,7 @@ import pytest
 from fake_policy import CASES
 
 from flashrt_core.types import CameraFrame
-from flashrt_ros.conversions import check_frame, decode_frame, raw_frame
+from flashrt_ros.conversions import check_frame, decode_frame, raw_frame, undecoded_frame
 from flashrt_ros.inputs import Rejected
 
 MAX_SIDE = 4096
@@ -150,6 +150,19 @@ def test_channels(encoding: str, order: str, value: list[int]):
     data = np.tile(np.array(value, np.uint8), (2, 2))
     picture = rgb(CameraFrame(data.tobytes(), encoding, 2, 2, 2 * len(value)), order)
     assert picture[1, 1].tolist() == ([7, 7, 7] if len(value) == 1 else [1, 2, 3])
+
+
+@pytest.mark.parametrize(('encoding', 'order', 'label'), [
+    ('rgb8', '', 'rgb8'), ('bgra8', 'rgb', 'bgra8'), ('mono8', '', 'mono8'), ('8UC1', '', 'mono8'),
+    ('8UC3', 'bgr', 'bgr8'), ('8UC4', 'rgb', 'rgba8'), ('yuyv', '', None), ('bayer_rggb8', '', None),
+])  # fmt: skip
+def test_frames_of_whole_bytes_keep_them(encoding: str, order: str, label: str | None):
+    frame = CameraFrame(bytes(range(16)), encoding, 2, 2, 8)
+    kept = undecoded_frame(frame, order)
+    assert (kept and kept.encoding) == label
+    if kept is not None:
+        assert kept.data is frame.data
+        np.testing.assert_array_equal(kept.rgb(), rgb(frame, order))
 
 
 def test_unlabelled_colour_order_is_never_guessed():
