@@ -272,6 +272,41 @@ inline void add_linear_cases(std::vector<OpCase>& cases) {
     op.weight = b.weight("w", {64, 1024}, 1.0 / 32, DType::kE4M3, WeightScale::kChannel);
     cases.push_back(std::move(b).build(op));
   }
+  // Aligned and many rows, as in vision and prefix: the kernels on warp-group matrix instructions.
+  // Depths and widths end inside their tiles.
+  struct ManyRows {
+    int64_t rows, depth, width;
+    DType type;
+    WeightScale scale;
+    DType y;
+    Activation activation;
+  };
+  for (const ManyRows s : {ManyRows{66, 144, 272, DType::kE4M3, WeightScale::kChannel, DType::kBF16,
+                                    Activation::kNone},
+                           ManyRows{200, 1152, 144, DType::kE4M3, WeightScale::kTensor,
+                                    DType::kE4M3, Activation::kGeluTanh},
+                           ManyRows{353, 128, 528, DType::kE4M3, WeightScale::kChannel,
+                                    DType::kBF16, Activation::kSilu},
+                           ManyRows{512, 72, 400, DType::kBF16, WeightScale::kNone, DType::kBF16,
+                                    Activation::kGeluTanh},
+                           ManyRows{177, 2048, 136, DType::kBF16, WeightScale::kNone, DType::kBF16,
+                                    Activation::kNone}}) {
+    CaseBuilder b(text("linear_many_rows_", s.rows, "x", s.depth, "x", s.width, "_", s.type));
+    Linear op{.x = b.in("x", s.rows, s.depth, s.type), .y = b.out("y", s.rows, s.width, s.y)};
+    op.weight = b.weight("w", {s.width, s.depth}, 1 / std::sqrt(static_cast<double>(s.depth)),
+                         s.type, s.scale);
+    op.bias = b.weight("b", {s.width});
+    op.activation = s.activation;
+    cases.push_back(std::move(b).build(op));
+  }
+  for (const int32_t length : {0, 64, 122}) {
+    CaseBuilder b(text("linear_many_rows_length_", length));
+    const Rows rows{.capacity = 400, .length = b.integer("n", length), .base = 129};
+    Linear op{.x = b.in("x", rows, 256, DType::kE4M3), .y = b.out("y", rows, 272, DType::kBF16)};
+    op.weight = b.weight("w", {272, 256}, 1.0 / 16, DType::kE4M3, WeightScale::kChannel);
+    op.shift = b.in("s", 1, 272);
+    cases.push_back(std::move(b).build(op));
+  }
   {
     CaseBuilder b("linear_zero");
     Linear op{.x = b.constant("x", 4, 16, 0, DType::kE4M3), .y = b.out("y", 4, 8)};
