@@ -33,6 +33,7 @@ constexpr int kTileElements = kTileRows * kTileColumns * kChannels;
 struct Bytes {
   using Sum = int32_t;
   using Pixel = uint8_t;
+  static constexpr int kBlocks = 5;  // of a multiprocessor at once, without spilling registers
   static constexpr Sum kStart = 1 << (kWeightBits - 1);  // halves are rounded up
   static __device__ Sum weight(int32_t word) { return word; }
   static __device__ Sum from_byte(uint8_t byte) { return byte; }
@@ -46,6 +47,7 @@ struct Bytes {
 struct Floats {
   using Sum = float;
   using Pixel = float;
+  static constexpr int kBlocks = 3;
   static constexpr Sum kStart = 0;
   static __device__ Sum weight(int32_t word) { return __int_as_float(word); }
   static __device__ Sum from_byte(uint8_t byte) {
@@ -174,7 +176,7 @@ __device__ Range inside(int tile_begin, int tile_size, int before, int size) {
 }
 
 template <class A>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, A::kBlocks)
     resize_kernel(ResizeArgs args, FrameDescriptorLayout layout) {
   __shared__ uint32_t stage[kStageBytes / kWord];
   __shared__ typename A::Sum partial[kGroups][kTileElements];
