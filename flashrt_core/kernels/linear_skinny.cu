@@ -182,7 +182,10 @@ struct Shared {
 template <class X, class W, int kTiles, int kGroups, int kDepth>
 struct Registers {
   static constexpr bool kIsWide = kTiles > 1 || kGroups == 8;
-  static constexpr int kWeightsAndSums = 4 * kGroups * (kDepth + kTiles);
+  // A matrix instruction on the same sums waits for the one before. So there are four sets of sums
+  // that take turns, counting those of several groups and tiles.
+  static constexpr int kChains = kGroups * kTiles >= 4 ? 1 : 4 / (kGroups * kTiles);
+  static constexpr int kWeightsAndSums = 4 * kGroups * (kDepth + kTiles * kChains);
   static constexpr int kXChunk = 2 * kTiles * Chunk<X, W>::kXWords;
   static constexpr bool fits(int chunks) { return kWeightsAndSums + chunks * kXChunk <= 96; }
   // Chunks of x on their way at a time.
@@ -205,7 +208,8 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   constexpr int kHalf = kChannels / 2;
   constexpr int kRowThreads = kChannels / 4;  // each finishes two columns of either half
   constexpr int kRowStep = kThreads / kRowThreads;
-  constexpr int kXDepth = Registers<X, W, kTiles, kGroups, kDepth>::kXDepth;
+  using Held = Registers<X, W, kTiles, kGroups, kDepth>;
+  constexpr int kXDepth = Held::kXDepth, kChains = Held::kChains;
   using Memory = Shared<kTiles, kChannels>;
   extern __shared__ float4 shared[];
   float* partials = reinterpret_cast<float*>(shared);
@@ -293,7 +297,7 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   if (threadIdx.x < kChannels) terms[threadIdx.x] = own_terms;
 
   // ---- products
-  float sums[kTiles][kGroups][4] = {};
+  float chains[kChains][kTiles][kGroups][4] = {};
   for (int first = 0; first < args.chunks; first += kDepth) {
 #pragma unroll
     for (int c = 0; c < kDepth; ++c) {
@@ -308,9 +312,10 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
           uint32_t a[4];
           fragment<X>(xs[c % kXDepth][m][0], step, a[0], a[2]);
           fragment<X>(xs[c % kXDepth][m][1], step, a[1], a[3]);
+          auto& turn = chains[(c * C::kSteps + step) % kChains];
 #pragma unroll
           for (int j = 0; j < kGroups; ++j)
-            multiply_add<std::is_same_v<W, bf16>>(sums[m][j], a, b[j]);
+            multiply_add<std::is_same_v<W, bf16>>(turn[m][j], a, b[j]);
         }
       }
       if (first + c + kXDepth < args.chunks) load_x(first + c + kXDepth, xs[c % kXDepth]);
@@ -318,7 +323,19 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
     }
   }
 
-  // ---- sums over the warps
+  // ---- sums over the chains, then over the warps
+  auto& sums = chains[0];
+#pragma unroll
+  for (int chain = 1; chain < kChains; ++chain) {
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+      for (int j = 0; j < kGroups; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[m][j][i] += chains[chain][m][j][i];
+      }
+    }
+  }
 #pragma unroll
   for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
