@@ -10,13 +10,14 @@ VENV := .venv
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-core test-python lint install googletest clean
+.PHONY: help demo test test-core test-python test-gpu lint install googletest clean
 
 help:
-	@echo 'make demo    replay a recorded robot through the policy node (MODEL=pi05)'
-	@echo 'make test    build and run every test'
-	@echo 'make lint    formatting, lint and layer check'
-	@echo 'make clean   remove .venv and build'
+	@echo 'make demo       replay a recorded robot through the policy node (MODEL=pi05)'
+	@echo 'make test       build and run every test; those that need a GPU are skipped without one'
+	@echo 'make test-gpu   the tests that need a GPU, none skipped (SANITIZE=memcheck or racecheck: kernel tests alone)'
+	@echo 'make lint       formatting, lint and layer check'
+	@echo 'make clean      remove .venv and build'
 
 # --- The environment ---------------------------------------------------------
 
@@ -52,10 +53,17 @@ ifeq ($(origin CXX),default)
   CXX := c++
 endif
 export CC CXX
-export CCACHE_IGNOREOPTIONS ?= -Werror
+export CCACHE_IGNOREOPTIONS ?= -Werror*
 export CMAKE_C_COMPILER_LAUNCHER ?= ccache
 export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
+export CMAKE_CUDA_COMPILER_LAUNCHER ?= ccache
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
+
+# CUDA code is compiled for the GPU that is here, otherwise for the default of cmake/cuda.cmake.
+ifeq ($(origin CUDAARCHS),undefined)
+  CUDAARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n '1s/\.//p' | sed 's/^90$$/90a/')
+endif
+export CUDAARCHS
 
 $(CREATED):
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; (3, 11) <= sys.version_info[:2] <= (3, 13) or \
@@ -76,15 +84,23 @@ $(VENV)/.requirements-%: requirements/%.txt $(CREATED)
 BUILT := CMakeLists.txt package.xml pyproject.toml flashrt_ros/__init__.py \
   $(shell find cmake config flashrt_core launch msg -type f ! -path '*/python/*' ! -name '*.md')
 
+# The demo needs no CUDA, which takes longer to compile than everything else; what is there already stays.
+INSTALL := $(PIP) install --no-build-isolation --no-deps -C build-dir=build/venv -e .
+DEMO_INSTALLED := $(or $(wildcard $(VENV)/.installed),$(VENV)/.installed-without-cuda)
+
+$(VENV)/.installed-without-cuda: $(VENV)/.requirements $(BUILT)
+	$(INSTALL) -C cmake.define.FLASHRT_CUDA=OFF
+	touch $@
+
 $(VENV)/.installed: $(VENV)/.requirements $(BUILT)
-	$(PIP) install --no-build-isolation --no-deps -C build-dir=build/venv -e .
+	$(INSTALL) -C cmake.define.FLASHRT_CUDA=AUTO
 	touch $@
 
 install: $(VENV)/.installed
 
 # --- The commands ------------------------------------------------------------
 
-demo: install
+demo: $(DEMO_INSTALLED)
 	$(RUN) $(VENV)/bin/python -m flashrt_ros.demo --model $(MODEL)
 
 test: test-core test-python
@@ -96,8 +112,27 @@ test-core: googletest $(VENV)/.requirements
 test-python: install $(VENV)/.requirements-test
 	$(RUN) PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(VENV)/bin/pytest
 
+# Skipped tests are failures here.
+RESULTS := $(CURDIR)/build/gpu/results
+ON_GPU := $(RUN) FLASHRT_REQUIRE_GPU=1 GTEST_OUTPUT=xml:$(RESULTS)/
+KERNEL_TESTS := test_cuda_ops test_linear_tuner
+
+test-gpu: googletest $(VENV)/.installed $(VENV)/.requirements-test
+	rm -rf $(RESULTS)
+	$(RUN) cmake --preset gpu
+	$(RUN) cmake --build --preset gpu
+ifdef SANITIZE
+	@failed=0; for test in $(KERNEL_TESTS); do \
+	  $(ON_GPU) compute-sanitizer --tool $(SANITIZE) --error-exitcode 9 build/gpu/test/core/$$test || failed=1; \
+	done; $(RUN) $(VENV)/bin/python test/gpu_report.py $(RESULTS) && exit $$failed
+else
+	@failed=0; $(ON_GPU) ctest --preset gpu || failed=1; \
+	$(ON_GPU) PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(VENV)/bin/pytest -m gpu --junitxml=$(RESULTS)/python.xml || failed=1; \
+	$(RUN) $(VENV)/bin/python test/gpu_report.py $(RESULTS) && exit $$failed
+endif
+
 lint: $(VENV)/.requirements-lint
-	$(VENV)/bin/clang-format --dry-run -Werror $(shell find flashrt_core test -name '*.hpp' -o -name '*.cpp')
+	$(VENV)/bin/clang-format --dry-run -Werror $(shell find flashrt_core test -name '*.[hc]pp' -o -name '*.cu' -o -name '*.cuh')
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/python test/layers/check_layers.py

@@ -6,6 +6,9 @@
 
 if(FLASHRT_BINDING)
   install(TARGETS _core LIBRARY DESTINATION ${FLASHRT_PYTHON_DIR}/flashrt_core)
+  if(FLASHRT_WITH_CUDA)
+    install(TARGETS flashrt_cuda LIBRARY DESTINATION ${FLASHRT_PYTHON_DIR}/flashrt_core)
+  endif()
 endif()
 
 if(SKBUILD)

@@ -7,12 +7,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <optional>
 #include <string>
 
 #include "backends/cuda/device.hpp"
 #include "base/check.hpp"
+#include "gpu_required.hpp"
 
 namespace flashrt::cuda {
 
@@ -33,11 +33,6 @@ inline const TestDevice& test_device() {
     return result;
   }();
   return device;
-}
-
-inline bool is_gpu_required() {
-  const char* required = std::getenv("FLASHRT_REQUIRE_GPU");
-  return required && std::string(required) == "1";
 }
 
 // Base is testing::Test or testing::TestWithParam<...>.
