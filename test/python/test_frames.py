@@ -29,6 +29,9 @@ SIZES = [
 ]
 
 
+on_each_backend = pytest.mark.parametrize('backend', ['cpu', pytest.param('cuda', marks=pytest.mark.gpu)])
+
+
 def random_frame(rng, width, height, padding, encoding):
     step = width * BYTE_ENCODINGS[encoding].count + padding
     data = rng.integers(0, 256, height * step, np.uint8).tobytes()
@@ -55,11 +58,12 @@ def seen(engine, frames, rest):
     return engine.trace(['input.images'], [native(frame) for frame in frames], **rest)['input.images']
 
 
+@on_each_backend
 @pytest.mark.parametrize('fit', ['letterbox', 'stretch'])
 @pytest.mark.parametrize('rotation', [0, 90, 180, 270])
-def test_bytes_are_those_of_the_python_transform(golden, rest, fit, rotation):
+def test_bytes_are_those_of_the_python_transform(golden, rest, fit, rotation, backend):
     options = [_core.FrameOptions(fit=fit, rotation=rotation)]
-    engine = make_engine(golden, 1, max_image_bytes=MAX_BYTES, frame_options=options)
+    engine = make_engine(golden, 1, max_image_bytes=MAX_BYTES, frame_options=options, backend=backend)
     rng = np.random.default_rng(rotation)
     for width, height, padding in SIZES:
         for encoding in BYTE_ENCODINGS:
@@ -70,10 +74,13 @@ def test_bytes_are_those_of_the_python_transform(golden, rest, fit, rotation):
 
 
 # The sums of NumPy and of the engine are rounded in another order: a few units in the last place of 1.
+@on_each_backend
 @pytest.mark.parametrize('bars', [-1.0, -3.0])
-def test_floats_are_those_of_the_python_transform(golden, rest, bars):
+def test_floats_are_those_of_the_python_transform(golden, rest, bars, backend):
     options = [_core.FrameOptions(rotation=90, bars=bars)]
-    engine = make_engine(golden, 1, max_image_bytes=MAX_BYTES, frame_options=options, float_images=True)
+    engine = make_engine(
+        golden, 1, max_image_bytes=MAX_BYTES, frame_options=options, float_images=True, backend=backend
+    )
     rng = np.random.default_rng(0)
     resize = Resize(SIDE, SIDE, 'torch', 'letterbox', (bars + 1) / 2)
     for width, height, padding in SIZES:
@@ -82,12 +89,13 @@ def test_floats_are_those_of_the_python_transform(golden, rest, bars):
         np.testing.assert_allclose(seen(engine, [frame], rest)[0], want, rtol=0, atol=1e-6)
 
 
-def test_actions_are_those_of_resized_images(golden, rest):
+@on_each_backend
+def test_actions_are_those_of_resized_images(golden, rest, backend):
     rng = np.random.default_rng(1)
     frames = [random_frame(rng, 64, 48, 0, 'rgb8'), random_frame(rng, 30, 90, 3, 'bgra8')]
     images = np.stack([Resize(SIDE, SIDE, 'pil')(frame.rgb()) for frame in frames])
-    actions = make_engine(golden, 2).infer(images, **rest)
-    engine = make_engine(golden, 2, max_image_bytes=MAX_BYTES)
+    actions = make_engine(golden, 2, backend=backend).infer(images, **rest)
+    engine = make_engine(golden, 2, max_image_bytes=MAX_BYTES, backend=backend)
     given = [native(frame) for frame in frames]
     for _ in range(2):
         np.testing.assert_array_equal(engine.infer(given, **rest), actions)
@@ -95,10 +103,11 @@ def test_actions_are_those_of_resized_images(golden, rest):
     np.testing.assert_array_equal(engine.infer(given, **rest), actions)  # sizes have changed and changed back
 
 
-def test_a_frame_may_be_written_where_the_engine_reads_it(golden, rest):
+@on_each_backend
+def test_a_frame_may_be_written_where_the_engine_reads_it(golden, rest, backend):
     rng = np.random.default_rng(2)
     frames = [random_frame(rng, 64, 48, 0, 'rgb8') for _ in range(2)]
-    engine = make_engine(golden, 2, max_image_bytes=64 * 48 * 3)
+    engine = make_engine(golden, 2, max_image_bytes=64 * 48 * 3, backend=backend)
     actions = engine.infer([native(frame) for frame in frames], **rest)
     landed = []
     for camera, frame in enumerate(frames):
