@@ -12,6 +12,7 @@
 
 #include "bindings/frame.hpp"
 #include "plan/print.hpp"
+#include "runtime/compare.hpp"
 #include "runtime/measure.hpp"
 
 namespace py = pybind11;
@@ -231,6 +232,19 @@ void bind_engine(py::module_& module) {
           },
           py::arg("inputs").noconvert(), py::arg("warmup") = 50, py::arg("runs") = 200,
           py::arg("operation_runs") = 0, "Times of inferences, stages and calls.")
+      .def(
+          "compare",
+          [](Engine& first, Engine& second, const Images& images, const Array<int32_t>& tokens,
+             const Array<float>& noise, const std::optional<Array<float>>& state, bool all) {
+            const ModelInput input = model_input(first, images, tokens, noise, state, nullptr);
+            const py::gil_scoped_release release;
+            return compare(first, second, input, all);
+          },
+          py::arg("second"), py::arg("images").noconvert(), py::arg("tokens").noconvert(),
+          py::arg("noise").noconvert(), py::arg("state").noconvert() = py::none(),
+          py::arg("all") = false,
+          "Each call of the second engine on what this one computed; stops after the first result "
+          "beyond its bound, unless all are asked for.")
       .def(
           "report_calls",
           [](Engine& engine, int prompt_length) { return report_calls(engine, prompt_length); },

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// What Engine.measure, report_calls and device return.
+// What measure, compare, report_calls and device of an engine return.
 #include "runtime/measure.hpp"
 
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.hpp"
+#include "runtime/compare.hpp"
 
 namespace py = pybind11;
 
@@ -37,6 +38,24 @@ void bind_measure(py::module_& module) {
       .def_readonly("calls", &Measurement::calls)
       .def_readonly("before", &Measurement::before)
       .def_readonly("after", &Measurement::after);
+
+  py::class_<CallDifference>(module, "CallDifference", "One result of one call on two engines.")
+      .def_readonly("call", &CallDifference::call)
+      .def_readonly("operation", &CallDifference::operation)
+      .def_readonly("value", &CallDifference::value)
+      .def_readonly("iteration", &CallDifference::iteration)
+      .def_property_readonly("types",
+                             [](const CallDifference& d) {
+                               return std::pair(std::string(name_of(d.first_type)),
+                                                std::string(name_of(d.second_type)));
+                             })
+      .def_readonly("rms", &CallDifference::rms)
+      .def_readonly("worst", &CallDifference::worst)
+      .def_readonly("worst_at", &CallDifference::worst_at)
+      .def_readonly("not_finite", &CallDifference::not_finite)
+      .def_readonly("bound", &CallDifference::bound)
+      .def_readonly("reason", &CallDifference::reason)
+      .def_property_readonly("passed", &CallDifference::passed);
 
   py::class_<CallReport>(module, "CallReport", "A call of a plan and what it costs at least.")
       .def_readonly("name", &CallReport::name)

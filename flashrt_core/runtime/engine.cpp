@@ -168,7 +168,7 @@ PlanStats Engine::stats() const {
 
 DeviceReport Engine::device() const { return model_->backend->device(); }
 
-void Engine::write_input(const ModelInput& input) {
+void Engine::load(const ModelInput& input) {
   const ModelConfig& c = model_->config;
   const PlanOptions& o = options_.plan;
   const size_t actions = static_cast<size_t>(o.horizon) * c.action_dim;
@@ -271,6 +271,11 @@ std::span<std::byte> Engine::frame_buffer(int camera) {
   return memory.subspan(camera * capacity, capacity);
 }
 
+void Engine::recompute() {
+  program_->run(When::kLoad);
+  tokens_.clear();
+}
+
 void Engine::write_guidance(const ModelInput& input) {
   const PlanOptions& o = options_.plan;
   const Guidance& g = input.guidance;
@@ -299,7 +304,7 @@ void Engine::write_guidance(const ModelInput& input) {
 
 void Engine::infer(const ModelInput& input, std::span<float> actions) {
   const Exclusive exclusive(*running_);
-  write_input(input);
+  load(input);
   program_->run(When::kInfer);
   program_->read_float("actions", actions);
 }
@@ -341,7 +346,7 @@ std::map<std::string, TracedValue> Engine::trace(const std::vector<std::string>&
     const Value value = plan.find(name);
     targets.push_back({value, writers_of(plan, value)});
   }
-  write_input(input);
+  load(input);
   const int prompt_length = static_cast<int>(input.tokens.size());
   std::map<std::string, TracedValue> traced;
   const auto record = [&](int call, int) {
@@ -371,7 +376,7 @@ void Engine::observe(const ModelInput& input, Calibration& calibration) {
       model_->recipe.float_activations,
       "calibrating needs an engine that holds quantised activations in float (float_activations)");
   const Plan& plan = program_->plan();
-  write_input(input);
+  load(input);
   const int prompt_length = static_cast<int>(input.tokens.size());
   std::vector<float> data;
   const auto record = [&](int call, int iteration) {

@@ -98,6 +98,11 @@ class Engine {
   const Plan& plan() const;
   PlanStats stats() const;
   DeviceReport device() const;
+  // Writes an input, and runs what follows from the prompt if that is new; infer() begins with it.
+  void load(const ModelInput& input);
+  // Computes the styles again, and the prompt with the next input: after values were written from
+  // outside.
+  void recompute();
   // What runs the plan: to measure and to compare. Nothing keeps another thread from using it.
   Program& program() { return *program_; }
 
@@ -116,7 +121,6 @@ class Engine {
  private:
   struct Model;
   Engine(std::shared_ptr<Model> model, const ProgramOptions& options);
-  void write_input(const ModelInput& input);
   void write_images(const ModelInput& input);
   void write_frames(const std::vector<Frame>& frames);
   void write_guidance(const ModelInput& input);

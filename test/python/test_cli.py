@@ -142,7 +142,8 @@ def test_calibrate_then_compare(flashrt, tmp_path):
     assert 'sites from 1 samples (case_03[0]), 5 steps, recipe fp8, min_max' in out
 
     case = model / 'case_04.safetensors'
-    code, out, err = flashrt('compare', model, case, '--recipe', 'fp8', '--calibration', file)
+    how = ('--recipe', 'fp8', '--calibration', file)
+    code, out, err = flashrt('compare', model, case, *how, '--free-running')
     assert (code, err) == (0, '')
     rows = [line.rsplit(maxsplit=4) for line in out.splitlines()[2:]]
     assert [row[0].strip() for row in rows] == [
@@ -151,11 +152,31 @@ def test_calibrate_then_compare(flashrt, tmp_path):
     ]
     assert all(0.98 < float(row[3]) < 1 for row in rows)
 
-    code, out, _ = flashrt('compare', model, case, '--recipe', 'fp8', '--calibration', file, '--calls')
+    code, out, _ = flashrt('compare', model, case, *how, '--free-running', '--calls')
     assert code == 0
     values = [line.split()[0] for line in out.splitlines()[2:]]
     for value in ('vision.patch', 'prompt.embed', 'denoise.2.glu', 'actions'):
         assert value in values
+
+    calibrated_on = model / 'case_03.safetensors'
+    code, out, err = flashrt('compare', model, calibrated_on, *how)
+    assert (code, err) == (0, '')
+    assert out.splitlines()[1] == '286 results of 114 values, 0 beyond their bounds'
+    code, out, _ = flashrt('compare', model, calibrated_on, *how, '--all')
+    assert code == 0
+    values = {line.split()[0]: line for line in out.splitlines()[2:-1]}
+    assert 'f32 -> e4m3' in values['denoise.2.glu']
+    # Other inputs reach further than the ones that the scales were measured on.
+    code, out, _ = flashrt('compare', model, case, *how)
+    assert code == 1
+    assert out.splitlines()[2].startswith('prefix.1.attn ')
+    assert '1 beyond their bounds' in out
+
+
+def test_compare_names_the_first_value_that_differs(flashrt):
+    code, out, err = flashrt('compare', GOLDEN / 'pi05_tiny', '--seed', 1, '--recipe', 'bf16')
+    assert (code, err) == (0, '')
+    assert 'bf16 on cpu against f32 on cpu, on a random observation' in out
 
 
 def test_fp8_without_scales_is_refused(flashrt):

@@ -211,6 +211,41 @@ class FrameOptions:
         bars: float = -1.0,  # around it, in the range of the model; images of bytes have black ones
     ) -> None: ...
 
+class CallDifference:
+    """One result of one call on two engines; errors are relative to the first one's root mean square."""
+
+    @property
+    def call(self) -> str: ...
+    @property
+    def operation(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def iteration(self) -> int:
+        """Of the call's stage."""
+    @property
+    def types(self) -> tuple[str, str]: ...
+    @property
+    def rms(self) -> float:
+        """Of the error."""
+    @property
+    def worst(self) -> float:
+        """Largest error of one element."""
+    @property
+    def worst_at(self) -> int:
+        """Index of that element among the valid rows."""
+    @property
+    def not_finite(self) -> int:
+        """Elements that are infinite or NaN in either."""
+    @property
+    def bound(self) -> float:
+        """Of rms."""
+    @property
+    def reason(self) -> str:
+        """Where the bound comes from."""
+    @property
+    def passed(self) -> bool: ...
+
 class Engine:
     """A checkpoint, compiled and ready: observation in, action chunk out, in the model's own units."""
 
@@ -300,6 +335,19 @@ class Engine:
         operation_runs: int = 0,
     ) -> Measurement:
         """Times of inferences, which take the inputs in turn: images, tokens, noise, state."""
+    def compare(
+        self,
+        second: Engine,
+        images: NDArray[np.uint8] | NDArray[np.float32],
+        tokens: NDArray[np.int32],
+        noise: NDArray[np.float32],
+        state: NDArray[np.float32] | None = None,
+        all: bool = False,
+    ) -> list[CallDifference]:
+        """Each call of the second engine on what this one computed. Both are compiled with keep_values.
+
+        Stops after the first result beyond its bound, unless all are asked for.
+        """
     def report_calls(self, prompt_length: int) -> list[CallReport]:
         """The calls of the plan with their costs and kernels, in order."""
     @property

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""`flashrt compare`: what a recipe or a backend costs in accuracy, free-running."""
+"""`flashrt compare`: where two backends or recipes part, call by call or running freely."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,38 +11,112 @@ from rich.markup import escape
 from rich.table import Table
 
 from flashrt_core.accuracy import Accuracy, Difference, measure
+from flashrt_core.bench import ACCURACY_SEED, BenchSettings, random_samples
+from flashrt_core.comparison import CallRow, compare_calls
 from flashrt_core.programs import Programs
-from flashrt_core.samples import read_samples
+from flashrt_core.samples import Sample, read_samples
 
 
 def run(
-    checkpoint: Annotated[Path, typer.Argument(help='Folder with config.json and weights.')],
-    samples: Annotated[
-        Path,
-        typer.Argument(help='Model inputs: a .npz or .safetensors file, or a folder of cases.'),
+    checkpoint: Annotated[
+        str, typer.Argument(help='Folder with config.json and weights; with --seed also pi05 or pi0.')
     ],
-    recipe: Annotated[str, typer.Option(help='f32, bf16, fp8, fp8_f16 or the path of a recipe file.')],
+    samples: Annotated[
+        Path | None,
+        typer.Argument(
+            help='Model inputs: a .npz or .safetensors file, or a folder of cases; left out: a random one.'
+        ),
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option(help='f32, bf16, fp8, fp8_f16 or the path of a recipe file.')
+    ] = 'f32',
     calibration: Annotated[Path | None, typer.Option(help='Made by `flashrt calibrate`.')] = None,
     backend: Annotated[str, typer.Option(help='What runs the recipe.')] = 'cpu',
     reference_recipe: Annotated[str, typer.Option(help='What it is compared with.')] = 'f32',
     reference_backend: Annotated[str, typer.Option(help='What runs the reference.')] = 'cpu',
-    calls: Annotated[bool, typer.Option('--calls', help='Also every value of the plan, in order.')] = False,
+    seed: Annotated[
+        int | None, typer.Option(help='Random weights of this seed instead of the checkpoint.')
+    ] = None,
+    all_calls: Annotated[
+        bool, typer.Option('--all', help='Show every value; otherwise stop at the first beyond its bound.')
+    ] = False,
+    free_running: Annotated[
+        bool, typer.Option('--free-running', help='Let both run freely: errors grow from call to call.')
+    ] = False,
+    calls: Annotated[bool, typer.Option('--calls', help='Free running: also every value.')] = False,
     threads: Annotated[int, typer.Option(help='0: one per core.')] = 0,
 ) -> None:
-    """Compare a recipe or a backend with a reference on recorded inputs.
+    """Compare a recipe or a backend with a reference.
 
-    Both run freely from the same noise, so the errors of a step are part of the next. Shown are the error of
-    the chunk without its noise, of the velocity of each step, and with --calls of everything between.
+    Each call works on what the reference computed before it, so a difference belongs to the call that shows
+    it; bounds follow from the types. Exit code 1: a value is beyond its bound. Free running there are no
+    bounds: shown are the errors of the chunk without its noise and of the velocity of each step.
     """
-    reference = Programs(checkpoint, recipe=reference_recipe, backend=reference_backend, threads=threads)
-    other = Programs(checkpoint, recipe=recipe, calibration=calibration, backend=backend, threads=threads)
-    accuracy = measure(reference, other, [sample for _, sample in read_samples(samples)], calls)
+    reference = Programs(
+        checkpoint, recipe=reference_recipe, backend=reference_backend, random_seed=seed, threads=threads
+    )
+    other = Programs(
+        checkpoint,
+        recipe=recipe,
+        calibration=calibration,
+        backend=backend,
+        random_seed=seed,
+        threads=threads,
+    )
+    named = list(read_samples(samples)) if samples else _random(checkpoint, reference)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)  # a log file is as wide as the table
+    on = '' if samples else ', on a random observation'
     console.print(
-        f'{escape(str(checkpoint))}: {recipe} on {backend} against {reference_recipe} on {reference_backend}',
+        escape(f'{checkpoint}: {recipe} on {backend} against {reference_recipe} on {reference_backend}{on}'),
         highlight=False,
     )
-    console.print(accuracy_table(accuracy), highlight=False)
+    if free_running:
+        accuracy = measure(reference, other, [sample for _, sample in named], calls)
+        console.print(accuracy_table(accuracy), highlight=False)
+        return
+    rows = compare_calls(reference, other, named, all_calls)
+    failed = [row for row in rows if not row.passed]
+    if all_calls or failed:
+        console.print(_call_table(rows if all_calls else failed), highlight=False)
+    console.print(
+        f'{sum(row.count for row in rows)} results of {len(rows)} values, {len(failed)} beyond their bounds',
+        highlight=False,
+    )
+    for row in failed:
+        why = (
+            f'{row.not_finite} elements are not finite'
+            if row.not_finite
+            else f'its bound allows {row.reason}'
+        )
+        console.print(escape(f'{row.value}: {why}'), highlight=False)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _random(checkpoint: str, programs: Programs) -> list[tuple[str, Sample]]:
+    settings = BenchSettings(checkpoint)
+    return [('random observation', random_samples(programs.config, settings, ACCURACY_SEED, 1)[0])]
+
+
+def _call_table(rows: list[CallRow]) -> Table:
+    table = Table(box=None, header_style='bold', pad_edge=False)
+    for name in ('value', 'operation', 'types', 'RMS error', 'bound', 'worst', 'step', 'sample', ''):
+        table.add_column(name, justify='right' if name in ('RMS error', 'bound', 'worst', 'step') else 'left')
+    for row in rows:
+        table.add_row(
+            escape(row.value),
+            row.operation,
+            ' -> '.join(row.types) if row.types[0] != row.types[1] else row.types[0],
+            f'{row.rms:.2e}',
+            f'{row.bound:.2e}',
+            f'{row.worst:.2e}',
+            str(row.step),
+            escape(row.sample),
+            '' if row.passed else 'BEYOND',
+        )
+    return table
 
 
 def accuracy_table(accuracy: Accuracy) -> Table:
