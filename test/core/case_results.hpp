@@ -74,17 +74,36 @@ inline std::vector<char> free_elements(const OpCase& c, const std::string& outpu
   return is_free;
 }
 
-// Every element within the tolerance of the operation, which `factor` widens, or one step of its
-// type from it; what lies around the results is untouched.
+// Does the call read operands of 16 bits, which matrix units take?
+inline bool has_16_bit_operands(const OpCase& c) {
+  bool found = false;
+  for_each_read(c.plan.calls[0], [&](Value read) {
+    found = found || c.plan[read].type == DType::kBF16 || c.plan[read].type == DType::kF16;
+  });
+  return found;
+}
+
+// How far results are asked to agree.
+struct Agreement {
+  RowsPastLength past = RowsPastLength::kUntouched;
+  bool matrix_units = false;  // may the backend use them?
+  double factor = 1;          // widens the tolerance
+};
+
+// Every element within the tolerance of the operation or one step of its type from it; what lies
+// around the results is untouched.
 inline void expect_agreement(const OpCase& c, const CaseResults& expected,
-                             const CaseResults& actual, RowsPastLength past, double factor = 1) {
-  const Tolerance tolerance = tolerance_of(c.plan.calls[0].op);
+                             const CaseResults& actual, const Agreement& agreement) {
+  Tolerance tolerance = tolerance_of(c.plan.calls[0].op);
+  if (agreement.matrix_units && has_16_bit_operands(c))
+    tolerance.absolute += tolerance.matrix_units;
+  const double factor = agreement.factor;
   for (const auto& [name, reference_values] : expected) {
     const ValueInfo& info = c.plan[c.plan.find(name)];
     const std::vector<double>& values = actual.at(name);
     ASSERT_EQ(values.size(), reference_values.size());
     std::vector<char> is_free(values.size(), false);
-    if (past == RowsPastLength::kAnything) is_free = free_elements(c, name);
+    if (agreement.past == RowsPastLength::kAnything) is_free = free_elements(c, name);
     int64_t neighbours = 0;
     for (size_t i = 0; i < values.size(); ++i) {
       const double want = reference_values[i], got = values[i];

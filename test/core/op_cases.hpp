@@ -31,8 +31,9 @@ struct OpCase {
   double amplification = 1;  // of rounding errors, in a case that is made to be ill-conditioned
 };
 
-// kStrided puts every matrix into the middle of a larger one, as parts of values are.
-enum class Layout { kPacked, kStrided };
+// kStrided puts every matrix into the middle of a larger one, as parts of values are; kAligned does
+// too, with rows on multiples of 16 bytes.
+enum class Layout { kPacked, kStrided, kAligned };
 
 // Puts one call and everything it refers to into a plan.
 class CaseBuilder {
@@ -126,7 +127,7 @@ class CaseBuilder {
   }
 
  private:
-  static constexpr int64_t kAbove = 1, kBelow = 1, kLeft = 2, kRight = 1;  // of a strided matrix
+  static constexpr int64_t kAbove = 1, kBelow = 1;  // around a strided matrix
 
   Value push(ValueInfo info) {
     case_.plan.values.push_back(std::move(info));
@@ -139,13 +140,15 @@ class CaseBuilder {
         rows.length
             ? rows.base + static_cast<int64_t>(case_.data.at(case_.plan[rows.length].name)[0])
             : rows.capacity;
-    const bool strided = layout_ == Layout::kStrided;
+    const bool strided = layout_ != Layout::kPacked;
+    const int64_t left = layout_ == Layout::kAligned ? 16 : 2;
+    const int64_t right = layout_ == Layout::kAligned ? 16 : 1;
     const int64_t all_rows = rows.capacity + (strided ? kAbove + kBelow : 0);
-    const int64_t all_columns = width + (strided ? kLeft + kRight : 0);
+    const int64_t all_columns = width + (strided ? left + right : 0);
     const std::string memory = strided ? name + ".memory" : name;
     for (int64_t r = 0; r < all_rows; ++r) {
       for (int64_t c = 0; c < all_columns; ++c) {
-        const int64_t row = r - (strided ? kAbove : 0), column = c - (strided ? kLeft : 0);
+        const int64_t row = r - (strided ? kAbove : 0), column = c - (strided ? left : 0);
         case_.data[memory].push_back(
             number(0 <= row && row < valid && 0 <= column && column < width));
       }
@@ -164,7 +167,7 @@ class CaseBuilder {
                  .shape = Shape{rows.capacity, width},
                  .rows = rows,
                  .storage = storage,
-                 .offset = strided ? kAbove * all_columns + kLeft : 0,
+                 .offset = strided ? kAbove * all_columns + left : 0,
                  .row_stride = all_columns});
   }
 
@@ -175,7 +178,7 @@ class CaseBuilder {
 };
 
 inline std::string name_of(Layout layout) {
-  return layout == Layout::kPacked ? "packed" : "strided";
+  return layout == Layout::kPacked ? "packed" : layout == Layout::kStrided ? "strided" : "aligned";
 }
 
 // ---- linear
@@ -605,6 +608,74 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
   }
 }
 
+// Operands of 16 bits in aligned rows at the shapes of the models: kernels on matrix units take
+// them. Keys outside the ranges are NaN.
+inline void add_model_attention_cases(std::vector<OpCase>& cases) {
+  const auto prepare = [](CaseBuilder& b, int heads, int kv_heads, int head_dim, Rows rows,
+                          Rows keys, DType type) {
+    Attention op{.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim};
+    op.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
+    op.q = b.in("q", rows, int64_t{heads} * head_dim, DType::kBF16, 2);
+    op.k = b.in("k", keys, int64_t{kv_heads} * head_dim, DType::kBF16);
+    op.v = b.in("v", keys, int64_t{kv_heads} * head_dim, DType::kBF16);
+    op.y = b.out("y", rows, int64_t{heads} * head_dim, type);
+    return op;
+  };
+  struct Vision {
+    int rows, block;
+    DType type;
+  };
+  for (const Vision s : {Vision{512, 256, DType::kBF16}, Vision{128, 64, DType::kF16},
+                         Vision{192, 192, DType::kE4M3}, Vision{77, 0, DType::kBF16}}) {
+    CaseBuilder b(text("attention_vision_", s.rows, "_", s.type), Layout::kAligned);
+    Attention op = prepare(b, 2, 2, 72, {.capacity = s.rows}, {.capacity = s.rows}, s.type);
+    if (s.block > 0) op.mask = Mask::kBlock;
+    op.mask_argument = s.block;
+    op.ranges = {{.begin = 0, .count = s.rows, .length = {}}};
+    cases.push_back(std::move(b).build(op));
+  }
+  // The cache holds `suffix` rows, then the images, then a prompt of some of its capacity.
+  struct Cached {
+    const char* name;
+    int heads, suffix, images, prompt_capacity, prompt;
+    DType type;
+  };
+  for (const Cached s : {Cached{"prefix", 8, 10, 60, 20, 10, DType::kBF16},
+                         Cached{"prefix", 8, 10, 130, 40, 0, DType::kE4M3},
+                         Cached{"prefix", 1, 10, 512, 20, 10, DType::kF16},
+                         Cached{"decode", 8, 10, 512, 200, 10, DType::kBF16},
+                         Cached{"decode", 8, 10, 512, 20, 10, DType::kE4M3},
+                         Cached{"decode", 8, 10, 512, 20, 3, DType::kF16},
+                         Cached{"decode", 8, 20, 90, 20, 7, DType::kBF16},
+                         Cached{"decode", 8, 50, 512, 20, 10, DType::kBF16},
+                         Cached{"decode", 8, 1, 3, 20, 0, DType::kF32}}) {
+    const bool is_prefix = std::string(s.name) == "prefix";
+    CaseBuilder b(text("attention_", s.name, "_", s.heads, "_", s.suffix, "_", s.images, "_",
+                       s.prompt, "_", s.type),
+                  Layout::kAligned);
+    const Value n = b.integer("n", s.prompt);
+    const Rows prefix{.capacity = s.images + s.prompt_capacity, .length = n, .base = s.images};
+    const Rows cache{
+        .capacity = s.suffix + prefix.capacity, .length = n, .base = s.suffix + s.images};
+    Attention op =
+        prepare(b, s.heads, 1, 256, is_prefix ? prefix : Rows{.capacity = s.suffix}, cache, s.type);
+    const int begin = is_prefix ? s.suffix : 0;
+    op.ranges = {{.begin = begin, .count = s.suffix + s.images - begin, .length = n}};
+    cases.push_back(std::move(b).build(op));
+  }
+  {  // a state token: keys before and after rows that it must not see
+    CaseBuilder b("attention_decode_ranges", Layout::kAligned);
+    const Value n = b.integer("n", 21);
+    const Rows cache{.capacity = 110, .length = n, .base = 80};
+    Attention op = prepare(b, 8, 1, 256, {.capacity = 11}, cache, DType::kBF16);
+    op.ranges = {{.begin = 0, .count = 1, .length = {}},
+                 {.begin = 1, .count = 0, .length = {}},
+                 {.begin = 5, .count = 40, .length = {}},
+                 {.begin = 60, .count = 20, .length = n}};
+    cases.push_back(std::move(b).build(op));
+  }
+}
+
 // ---- resize
 
 // One frame per camera; a size of 0 leaves a camera without one.
@@ -783,6 +854,7 @@ inline std::vector<OpCase> op_cases() {
   add_add_norm_cases(cases);
   add_qkv_rope_cases(cases);
   add_attention_cases(cases);
+  add_model_attention_cases(cases);
   add_glu_cases(cases);
   add_resize_cases(cases);
   add_embed_cases(cases);

@@ -54,9 +54,10 @@ TEST_P(CudaOperation, MatchesReferenceAndCpu) {
     EXPECT_FALSE(kernels.empty()) << "a call that no kernel ran";
 
     SCOPED_TRACE(text(variant.name, " kernels: ", kernels));
-    expect_agreement(c, expected, actual, RowsPastLength::kAnything);
-    constexpr double kBothMayBeOff = 2;
-    expect_agreement(c, on_cpu, actual, RowsPastLength::kAnything, kBothMayBeOff);
+    Agreement agreement{.past = RowsPastLength::kAnything, .matrix_units = true};
+    expect_agreement(c, expected, actual, agreement);
+    agreement.factor = 2;  // both may be off
+    expect_agreement(c, on_cpu, actual, agreement);
 
     const CaseResults again = run_case(c, *program);
     for (const auto& [name, values] : actual) {
