@@ -77,8 +77,9 @@ __device__ __forceinline__ float over_warps(const float (&row)[kWarps], Operatio
   return operation(operation(x[0], x[1]), operation(x[2], x[3]));
 }
 
+// With few registers there is room beside a block for the launches before and after it.
 template <int kRowTiles, int kSplits>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kThreads, kRowTiles == 1 ? 2 : 1)
     attention_decode_kernel(const __grid_constant__ AttentionArgs args, int max_share) {
   using Memory = Shared<kRowTiles, kSplits>;
   constexpr int kRows = Memory::kRows, kColumns = Memory::kColumns;

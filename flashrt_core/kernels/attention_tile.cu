@@ -176,9 +176,8 @@ struct Tile {
   static constexpr int kSlot = kSlotOf<kColumnTiles>;
   static constexpr int kHalfSlot = kSlotOf<kHalfOf<kColumnTiles>>;
   static_assert(kWarps * kSlot * sizeof(float4) <= kOperandBytes);
-  static constexpr int kReceivedBytes = kSplits > 1
-                                            ? kWarps* kHalfSlot* static_cast<int>(sizeof(float4))
-                                            : 0;
+  static constexpr int kReceivedBytes =
+      kSplits == 1 ? 0 : static_cast<int>(sizeof(float4)) * kWarps * kHalfSlot;
   static constexpr int kSharedBytes = kOperandBytes + kReceivedBytes;
 };
 
