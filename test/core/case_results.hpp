@@ -74,12 +74,11 @@ inline std::vector<char> free_elements(const OpCase& c, const std::string& outpu
   return is_free;
 }
 
-// Does the call read operands of 16 bits, which matrix units take?
-inline bool has_16_bit_operands(const OpCase& c) {
+// Does the call read operands or weights of this type?
+inline bool reads(const OpCase& c, DType type) {
   bool found = false;
-  for_each_read(c.plan.calls[0], [&](Value read) {
-    found = found || c.plan[read].type == DType::kBF16 || c.plan[read].type == DType::kF16;
-  });
+  for_each_read(c.plan.calls[0], [&](Value read) { found = found || c.plan[read].type == type; });
+  for (const WeightInfo& weight : c.plan.weights) found = found || weight.type == type;
   return found;
 }
 
@@ -95,8 +94,9 @@ struct Agreement {
 inline void expect_agreement(const OpCase& c, const CaseResults& expected,
                              const CaseResults& actual, const Agreement& agreement) {
   Tolerance tolerance = tolerance_of(c.plan.calls[0].op);
-  if (agreement.matrix_units && has_16_bit_operands(c))
+  if (agreement.matrix_units && (reads(c, DType::kBF16) || reads(c, DType::kF16)))
     tolerance.absolute += tolerance.matrix_units;
+  if (agreement.matrix_units && reads(c, DType::kE4M3)) tolerance.absolute += tolerance.fp8_units;
   const double factor = agreement.factor;
   for (const auto& [name, reference_values] : expected) {
     const ValueInfo& info = c.plan[c.plan.find(name)];

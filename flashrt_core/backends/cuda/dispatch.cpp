@@ -234,7 +234,11 @@ void Dispatch::launch(int call, int iteration, const Launch& launch) {
                                   plan_.calls[call].op);
   if (!kernels_[call].empty()) return;  // every launch of a call takes the same way
   if (std::holds_alternative<PatchEmbed>(plan_.calls[call].op)) kernels_[call] = {"patches"};
-  kernels_[call].push_back(kernel);
+  constexpr std::string_view kAnd = " + ";  // of a library's product and its finish
+  std::string_view names = kernel;
+  for (size_t end; (end = names.find(kAnd)) != names.npos; names.remove_prefix(end + kAnd.size()))
+    kernels_[call].emplace_back(names.substr(0, end));
+  kernels_[call].emplace_back(names);
 }
 
 const char* Dispatch::run(const Resize& op, int, int k, const Launch& launch) const {

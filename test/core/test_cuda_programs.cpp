@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// Whole programs on the GPU: against the CPU backend, replays against direct launches, memory that
+// is used again, and that a run captures, allocates and tunes nothing.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "backends/cuda/cuda_backend.hpp"
+#include "cuda_fixture.hpp"
+#include "real_layers.hpp"
+
+namespace flashrt {
+namespace {
+
+class CudaPrograms : public cuda::NeedsDevice<testing::TestWithParam<const char*>> {
+ protected:
+  RealLayers model(const PlanOptions& options = RealLayers::two_cameras()) {
+    RealLayers model(GetParam(), options);
+    model.calibrate(*backend_);
+    return model;
+  }
+
+  std::unique_ptr<Backend> backend_;
+  void SetUp() override {
+    NeedsDevice::SetUp();
+    if (cuda::test_device().info) backend_ = cuda::make_cuda_backend({});
+  }
+};
+
+class CudaRealSizes : public CudaPrograms {};
+
+TEST_P(CudaPrograms, MatchesTheCpuBackend) {
+  const RealLayers layers = model();
+  const auto cpu = make_cpu_backend(0);
+  const auto expected = layers.compile(*cpu), actual = layers.compile(*backend_);
+  // float32: sums of up to 16384 products in another order, through 5 layers and 3 steps. Others:
+  // both round to the same grids, and a value at a boundary may fall on either side, which the
+  // layers behind spread: a few grid steps of bf16 (2^-8) or of e4m3 (2^-4, of few values).
+  const std::string recipe = GetParam();
+  const double bound = recipe == "f32" ? 2e-5 : recipe == "bf16" ? 1e-2 : 4e-2;
+  for (const int length : {1, 10, 24}) {
+    const std::vector<float> want = layers.infer(*expected, 3, length);
+    const std::vector<float> got = layers.infer(*actual, 3, length);
+    EXPECT_LE(relative_error(got, want), bound) << "prompt of " << length << " tokens";
+  }
+}
+
+TEST_P(CudaPrograms, ReplaysHaveTheBitsOfDirectLaunches) {
+  const RealLayers layers = model();
+  const auto program = layers.compile(*backend_, {.poison = true});
+  for (int seed = 0; seed < 20; ++seed) {
+    const int length = 1 + seed;
+    const std::vector<float> replayed = layers.infer(*program, seed, length);
+    layers.write(*program, seed, length);
+    program->run(When::kPrompt);
+    program->run_observed(When::kInfer, {});
+    EXPECT_EQ(layers.actions(*program), replayed) << "inputs of seed " << seed;
+  }
+}
+
+TEST_P(CudaPrograms, AThousandReplaysHaveTheSameBits) {
+  const RealLayers layers = model();
+  const auto program = layers.compile(*backend_);
+  const std::vector<float> first = layers.infer(*program, 5, 9);
+  for (int replay = 0; replay < 1000; ++replay) {
+    layers.write(*program, 5, 9);
+    program->run(When::kInfer);
+    ASSERT_EQ(layers.actions(*program), first) << "replay " << replay;
+  }
+}
+
+TEST_P(CudaPrograms, TwoRunsEqualTwoFreshPrograms) {
+  const RealLayers layers = model();
+  const auto both = layers.compile(*backend_, {.poison = true});
+  const std::vector<float> first = layers.infer(*both, 1, 7), second = layers.infer(*both, 2, 20);
+  EXPECT_EQ(layers.infer(*layers.compile(*backend_, {.poison = true}), 1, 7), first);
+  EXPECT_EQ(layers.infer(*layers.compile(*backend_, {.poison = true}), 2, 20), second);
+}
+
+TEST_P(CudaPrograms, PairedCallsHaveTheBitsOfSeparateOnes) {
+  const RealLayers layers = model();
+  const auto paired = layers.compile(*backend_);
+  const auto separate = layers.compile(*backend_, {.keep_values = true});
+  EXPECT_LT(paired->counters().graph_nodes, separate->counters().graph_nodes);
+  for (const int length : {3, 24})
+    EXPECT_EQ(layers.infer(*paired, 8, length), layers.infer(*separate, 8, length));
+}
+
+TEST_P(CudaPrograms, NothingIsCapturedAllocatedOrTunedAfterWarmUp) {
+  const RealLayers layers = model();
+  const auto program = layers.compile(*backend_);
+  layers.infer(*program, 0, 5);
+  const ProgramCounters before = program->counters();
+  const size_t free_before = backend_->device().free_bytes;
+  for (int seed = 0; seed < 24; ++seed) layers.infer(*program, seed, 1 + seed);
+  const ProgramCounters after = program->counters();
+  EXPECT_EQ(after.captures, before.captures);
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(after.tunings, before.tunings);
+  EXPECT_EQ(backend_->device().free_bytes, free_before);
+}
+
+// Row-major throughout: kernels only, no copy, no transpose, no conversion of its own, no search
+// for a maximum.
+TEST_P(CudaPrograms, TheGraphHoldsFusedKernelsOnly) {
+  const RealLayers layers = model();
+  const auto program = layers.compile(*backend_);
+  const Plan& plan = program->plan();
+  int launches = 0;
+  for (const Stage& stage : plan.stages) {
+    for (int call = stage.first; call < stage.last; ++call) {
+      EXPECT_FALSE(std::holds_alternative<Quantize>(plan.calls[call].op)) << plan.calls[call].name;
+      if (stage.when == When::kInfer)
+        launches += stage.repeat * static_cast<int>(program->kernels(call).size());
+    }
+  }
+  const ProgramCounters counters = program->counters();
+  EXPECT_EQ(counters.graph_node_kinds, (std::map<std::string, int>{{"kernel", launches}}));
+}
+
+// Every listed real size has a kernel made for it.
+TEST_P(CudaRealSizes, RunNoGenericKernel) {
+  const RealLayers layers = model();
+  const auto program = layers.compile(*backend_);
+  const Plan& plan = program->plan();
+  for (const Stage& stage : plan.stages) {
+    if (stage.when != When::kInfer) continue;
+    for (int call = stage.first; call < stage.last; ++call) {
+      for (const std::string& kernel : program->kernels(call))
+        EXPECT_EQ(kernel.find("generic"), std::string::npos)
+            << plan.calls[call].name << " runs " << kernel;
+    }
+  }
+}
+
+TEST_P(CudaPrograms, PortableKernelsMatchTheSpecialisedOnes) {
+  const RealLayers layers = model();
+  const auto portable = cuda::make_cuda_backend({.specialised_kernels = false});
+  const auto actual = layers.compile(*portable), expected = layers.compile(*backend_);
+  const std::string recipe = GetParam();
+  const double bound = recipe == "f32" ? 2e-5 : recipe == "bf16" ? 1e-2 : 4e-2;
+  for (const int length : {1, 24}) {
+    EXPECT_LE(relative_error(layers.infer(*actual, 4, length), layers.infer(*expected, 4, length)),
+              bound)
+        << "prompt of " << length << " tokens";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, CudaPrograms, testing::Values("f32", "bf16", "fp8", "fp8_f16"),
+                         [](const auto& param) { return std::string(param.param); });
+// Not f32: it is for checking, by generic kernels.
+INSTANTIATE_TEST_SUITE_P(Recipes, CudaRealSizes, testing::Values("bf16", "fp8", "fp8_f16"),
+                         [](const auto& param) { return std::string(param.param); });
+
+}  // namespace
+}  // namespace flashrt
