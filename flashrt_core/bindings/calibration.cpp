@@ -34,6 +34,16 @@ void bind_calibration(py::module_& module) {
       .def("scales", &Calibration::scales, py::arg("site"))
       .def_property_readonly("sites", &Calibration::sites)
       .def_readonly("weights_digest", &Calibration::weights_digest)
+      .def_readonly("plan_digest", &Calibration::plan_digest)
+      .def_readonly("samples", &Calibration::samples)
+      .def_property_readonly("method",
+                             [](const Calibration& calibration) {
+                               const CalibrationMethod& method = calibration.method;
+                               const bool is_min_max = method.estimator == RangeEstimator::kMinMax;
+                               return text(
+                                   is_min_max ? "min_max" : text("percentile ", method.fraction),
+                                   method.per_step ? ", per step" : "");
+                             })
       .def_readwrite("origin", &Calibration::origin);
 }
 

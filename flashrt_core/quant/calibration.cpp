@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/atomic_file.hpp"
 #include "base/check.hpp"
@@ -17,7 +18,9 @@ namespace {
 
 constexpr size_t kMaxFileBytes = 64u << 20;
 constexpr std::string_view kFormat = "flashrt_calibration";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
+
+constexpr std::string_view kMinMaxName = "min_max", kPercentileName = "percentile";
 
 bool is_scale(float scale) { return std::isfinite(scale) && scale > 0; }
 
@@ -65,6 +68,23 @@ void Histogram::merge(const Histogram& other) {
   count_ += other.count_;
 }
 
+void Calibration::begin_observation(const std::string& weights, const std::string& plan) {
+  if (samples > 0) check_fits("in progress", weights, plan);
+  weights_digest = weights;
+  plan_digest = plan;
+  ++samples;
+}
+
+void Calibration::check_fits(std::string_view name, std::string_view weights,
+                             std::string_view plan) const {
+  FLASHRT_CHECK(weights_digest == weights, "calibration ", name, " was measured on weights ",
+                weights_digest, ", these are ", weights, "; calibrate this checkpoint");
+  FLASHRT_CHECK(plan_digest == plan, "calibration ", name, " was measured on plan ", plan_digest,
+                ", this is ", plan,
+                ": another version of the program computes these weights in other steps; "
+                "calibrate again");
+}
+
 void Calibration::observe(std::string_view site, int step, std::span<const float> values) {
   for (size_t index = 0; index < values.size(); ++index) {
     FLASHRT_CHECK(std::isfinite(values[index]), "calibration: site ", site,
@@ -102,6 +122,9 @@ void Calibration::finish(RangeEstimator estimator, double fraction, bool per_ste
     }
     scales_[site] = std::move(scales);
   }
+  method = {.estimator = estimator,
+            .fraction = estimator == RangeEstimator::kMinMax ? 1 : fraction,
+            .per_step = per_step};
 }
 
 const std::vector<float>& Calibration::scales(std::string_view site) const {
@@ -125,11 +148,18 @@ std::vector<std::string> Calibration::sites() const {
 }
 
 void Calibration::save(const std::filesystem::path& path) const {
-  const nlohmann::ordered_json json{{"format", kFormat},
-                                    {"version", kVersion},
-                                    {"weights_digest", weights_digest},
-                                    {"origin", origin},
-                                    {"scales", scales_}};
+  const nlohmann::ordered_json json{
+      {"format", kFormat},
+      {"version", kVersion},
+      {"weights_digest", weights_digest},
+      {"plan_digest", plan_digest},
+      {"samples", samples},
+      {"method",
+       {{"estimator", method.estimator == RangeEstimator::kMinMax ? kMinMaxName : kPercentileName},
+        {"fraction", method.fraction},
+        {"per_step", method.per_step}}},
+      {"origin", origin},
+      {"scales", scales_}};
   write_file_atomically(path, json.dump(1) + "\n");
 }
 
@@ -140,9 +170,21 @@ Calibration Calibration::load(const std::filesystem::path& path) {
   if (!fields.has("format") || fields.string("format") != kFormat)
     fields.fail("format", std::string(kFormat));
   if (fields.integer("version", 0, 1 << 30) != kVersion) fields.fail("version", text(kVersion));
-  fields.allow_only({"format", "version", "weights_digest", "origin", "scales"});
+  fields.allow_only({"format", "version", "weights_digest", "plan_digest", "samples", "method",
+                     "origin", "scales"});
   Calibration calibration;
   calibration.weights_digest = fields.string("weights_digest");
+  calibration.plan_digest = fields.string("plan_digest");
+  calibration.samples = fields.integer("samples", 1, std::numeric_limits<int>::max());
+  const JsonFields method = fields.object("method");
+  method.allow_only({"estimator", "fraction", "per_step"});
+  const std::string estimator = method.string("estimator");
+  if (estimator != kMinMaxName && estimator != kPercentileName)
+    method.fail("estimator", text(kMinMaxName, " or ", kPercentileName));
+  calibration.method = {
+      .estimator = estimator == kMinMaxName ? RangeEstimator::kMinMax : RangeEstimator::kPercentile,
+      .fraction = method.number("fraction", 0, 1),
+      .per_step = method.flag("per_step")};
   calibration.origin = fields.string("origin");
   fields.object("scales");
   for (const auto& [site, scales] : fields.value("scales").items()) {

@@ -9,6 +9,7 @@
 
 #include "checkpoint/weights.hpp"
 #include "plan/memory.hpp"
+#include "quant/plan_digest.hpp"
 #include "quant/precision.hpp"
 #include "runtime/backends.hpp"
 
@@ -19,15 +20,6 @@ Weights weights_of(const EngineOptions& options, const ModelConfig& config) {
   const int threads = options.backend_options.threads;
   return options.random_seed ? Weights::random(config, *options.random_seed, threads)
                              : Weights::open(options.checkpoint, config, threads);
-}
-
-Calibration load_calibration(const std::filesystem::path& path, const std::string& weights_digest) {
-  if (path.empty()) return {};
-  Calibration calibration = Calibration::load(path);
-  FLASHRT_CHECK(calibration.weights_digest == weights_digest, "calibration ", path.string(),
-                " was measured on weights ", calibration.weights_digest, ", these are ",
-                weights_digest, "; calibrate this checkpoint");
-  return calibration;
 }
 
 // t = 1; t += (float)(-1.0 / S): the float32 accumulation of the reference, bit for bit.
@@ -93,7 +85,7 @@ struct Engine::Model {
   ModelConfig config;
   Recipe recipe;
   std::unique_ptr<Backend> backend;
-  std::string weights_digest;
+  std::string weights_digest, plan_digest;
   Calibration calibration;
   std::shared_ptr<const DeviceWeights> weights;
 };
@@ -112,7 +104,12 @@ Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>())
                   model_->recipe.name, " quantises ", value.name,
                   ", but no calibration was given; `flashrt calibrate` makes one");
   }
-  model_->calibration = load_calibration(options.calibration, weights.digest());
+  model_->plan_digest = plan_digest(plan);
+  if (!options.calibration.empty()) {
+    model_->calibration = Calibration::load(options.calibration);
+    model_->calibration.check_fits(options.calibration.string(), model_->weights_digest,
+                                   model_->plan_digest);
+  }
   model_->weights = model_->backend->upload(plan, weights);
   *this = Engine(model_, options.program);
 }
@@ -378,6 +375,7 @@ void Engine::observe(const ModelInput& input, Calibration& calibration) {
   const Plan& plan = program_->plan();
   load(input);
   const int prompt_length = static_cast<int>(input.tokens.size());
+  calibration.begin_observation(model_->weights_digest, model_->plan_digest);
   std::vector<float> data;
   const auto record = [&](int call, int iteration) {
     const bool repeated = plan.stage_of(call).repeat > 1;
@@ -391,7 +389,6 @@ void Engine::observe(const ModelInput& input, Calibration& calibration) {
   };
   for (const When when : {When::kLoad, When::kPrompt, When::kInfer})
     program_->run_observed(when, record);
-  calibration.weights_digest = model_->weights_digest;
 }
 
 }  // namespace flashrt

@@ -10,8 +10,12 @@
 #include <random>
 
 #include "expect_error.hpp"
+#include "models/models.hpp"
 #include "quant/calibration.hpp"
+#include "quant/plan_digest.hpp"
+#include "quant/precision.hpp"
 #include "temporary_folder.hpp"
+#include "tiny_models.hpp"
 
 namespace flashrt {
 namespace {
@@ -139,12 +143,18 @@ TEST(Calibration, ComesBackFromAFileBitForBit) {
   const TemporaryFolder folder;
   Calibration saved;
   saved.weights_digest = "5705599c8dfe169a";
-  saved.origin = "min-max over 8 observations";
+  saved.plan_digest = "0123456789abcdef";
+  saved.samples = 8;
+  saved.method = {.estimator = RangeEstimator::kPercentile, .fraction = 0.999, .per_step = true};
+  saved.origin = "8 observations of a table";
   saved.set_scales("a", {0.1f, 1.0f / 3.0f, std::numeric_limits<float>::denorm_min()});
   saved.set_scales("b", {1e30f});
   saved.save(folder.path() / "calibration.json");
   const Calibration loaded = Calibration::load(folder.path() / "calibration.json");
   EXPECT_EQ(loaded.weights_digest, saved.weights_digest);
+  EXPECT_EQ(loaded.plan_digest, saved.plan_digest);
+  EXPECT_EQ(loaded.samples, 8);
+  EXPECT_EQ(loaded.method, saved.method);
   EXPECT_EQ(loaded.origin, saved.origin);
   EXPECT_EQ(loaded.sites(), saved.sites());
   for (const std::string& site : saved.sites()) EXPECT_EQ(loaded.scales(site), saved.scales(site));
@@ -157,20 +167,74 @@ TEST(Calibration, RefusesFilesOfAnotherFormat) {
     return error_text([&] { Calibration::load(path); });
   };
   const std::string head = R"({"format":"flashrt_calibration","version":)";
-  EXPECT_CONTAINS(refusal(head + R"(2,"weights_digest":"","origin":"","scales":{}})"),
-                  "version is 2, expected 1");
+  const auto file = [&](const std::string& scales, const std::string& samples = "8",
+                        const std::string& estimator = "min_max", const std::string& more = "") {
+    return head + R"(2,"weights_digest":"","plan_digest":"","samples":)" + samples +
+           R"(,"method":{"estimator":")" + estimator +
+           R"(","fraction":1,"per_step":false},"origin":"","scales":)" + scales + more + "}";
+  };
+  EXPECT_CONTAINS(refusal(head + R"(1,"weights_digest":"","origin":"","scales":{}})"),
+                  "version is 1, expected 2");
   EXPECT_CONTAINS(refusal(R"({"format":"flashrt_recipe"})"),
                   "format is \"flashrt_recipe\", expected flashrt_calibration");
   EXPECT_CONTAINS(refusal("{}"), "format missing");
-  EXPECT_CONTAINS(refusal(head + R"(1,"weights_digest":"","origin":"","scales":{},"zeros":{}})"),
-                  "zeros is unknown");
-  EXPECT_CONTAINS(refusal(head + R"(1,"weights_digest":"","origin":"","scales":{"s":1}})"),
-                  "site s, expected a list");
-  EXPECT_CONTAINS(refusal(head + R"(1,"weights_digest":"","origin":"","scales":{"s":[-1]}})"),
-                  "site s: scale -1");
-  EXPECT_CONTAINS(refusal(head + R"(1,"weights_digest":"","origin":"","scales":{"s":[1e60]}})"),
-                  "site s: scale inf");
+  EXPECT_CONTAINS(refusal(file("{}", "8", "min_max", R"(,"zeros":{})")), "zeros is unknown");
+  EXPECT_CONTAINS(refusal(file("{}", "0")), "samples is 0");
+  EXPECT_CONTAINS(refusal(file("{}", "8", "entropy")),
+                  "estimator is \"entropy\", expected min_max or percentile");
+  EXPECT_CONTAINS(refusal(file(R"({"s":1})")), "site s, expected a list");
+  EXPECT_CONTAINS(refusal(file(R"({"s":[-1]})")), "site s: scale -1");
+  EXPECT_CONTAINS(refusal(file(R"({"s":[1e60]})")), "site s: scale inf");
   EXPECT_CONTAINS(refusal(head), "is not valid JSON");
+}
+
+TEST(Calibration, RemembersWhatWasObserved) {
+  Calibration calibration;
+  calibration.begin_observation("weights", "plan");
+  calibration.observe("site", -1, std::vector<float>{448});
+  calibration.begin_observation("weights", "plan");
+  calibration.observe("site", -1, std::vector<float>{224});
+  EXPECT_EQ(calibration.samples, 2);
+  EXPECT_CONTAINS(error_text([&] { calibration.begin_observation("others", "plan"); }),
+                  "was measured on weights weights, these are others");
+  EXPECT_CONTAINS(error_text([&] { calibration.begin_observation("weights", "other"); }),
+                  "was measured on plan plan, this is other");
+  calibration.finish(RangeEstimator::kMinMax, 0.5, true);
+  EXPECT_EQ(calibration.method, (CalibrationMethod{.per_step = true})) << "min-max has no fraction";
+}
+
+TEST(PlanDigest, IsOfTheLayersAlone) {
+  const PlanOptions options{.cameras = 1, .prompt_capacity = 4, .horizon = 3, .steps = 2};
+  const auto digest = [&](const ModelConfig& config, PlanOptions changed,
+                          const std::string& recipe = "f32") {
+    return plan_digest(assign_precision(build_plan(config, changed), Recipe::named(recipe)));
+  };
+  const std::string expected = digest(tiny_pi05(), options);
+  EXPECT_EQ(expected.size(), 16u);
+  for (const char* recipe : {"bf16", "fp8", "fp8_f16"})
+    EXPECT_EQ(digest(tiny_pi05(), options, recipe), expected) << recipe;
+  const auto changed = [&](const auto& change) {
+    PlanOptions other = options;
+    change(other);
+    return digest(tiny_pi05(), other);
+  };
+  EXPECT_EQ(changed([](PlanOptions& o) { o.cameras = 3; }), expected);
+  EXPECT_EQ(changed([](PlanOptions& o) { o.prompt_capacity = 9; }), expected);
+  EXPECT_EQ(changed([](PlanOptions& o) { o.horizon = 7; }), expected);
+  EXPECT_EQ(changed([](PlanOptions& o) { o.steps = 5; }), expected);
+  EXPECT_EQ(changed([](PlanOptions& o) { o.guided = true; }), expected);
+  EXPECT_EQ(changed([](PlanOptions& o) { o.float_images = true; }), expected);
+
+  EXPECT_NE(digest(tiny_pi0(), options), expected);
+  ModelConfig config = tiny_pi05();
+  config.language.eps = 1e-5f;
+  EXPECT_NE(digest(config, options), expected);
+  config = tiny_pi05();
+  config.expert.mlp_width *= 2;
+  EXPECT_NE(digest(config, options), expected);
+  config = tiny_pi05();
+  config.expert.rope_base = config.language.rope_base = 5000;
+  EXPECT_NE(digest(config, options), expected);
 }
 
 }  // namespace

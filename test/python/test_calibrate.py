@@ -2,6 +2,9 @@
 # Copyright 2026 The flashrt_ros authors
 """Calibration from samples: every quantised activation gets the scale that its values call for."""
 
+import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +103,39 @@ def test_samples_of_npz_and_of_folders(tmp_path):
             assert np.array_equal(a, b)
     assert [len(sample.tokens) for _, sample in from_npz] == [9, 22]
     assert len(list(read_samples(MODEL))) == 8
+
+
+def test_the_artefact_says_how_it_was_made():
+    named = samples('case_01', 'case_03')
+    settings = CalibrationSettings(estimator='percentile', fraction=0.999)
+    calibration = calibrate(MODEL, named, settings)
+    assert calibration.samples == len(named)
+    assert calibration.method == 'percentile 0.999'
+    assert len(calibration.plan_digest) == len(calibration.weights_digest) == 16
+
+
+def test_it_serves_other_sizes_but_no_other_weights_or_plans(tmp_path):
+    path = tmp_path / 'scales.json'
+    calibrate(MODEL, samples('case_01')).save(path)
+    how = {'recipe': 'fp8', 'calibration': path, 'prompt_capacity': 9, 'threads': 2}
+    for sizes in ({'cameras': 1, 'horizon': 4, 'steps': 2}, {'cameras': 3, 'guided': True, 'steps': 1}):
+        Engine(MODEL, **how, **sizes)
+    with pytest.raises(Error, match=r'was measured on weights \w{16}, these are random pi05 seed 1'):
+        Engine(MODEL, **how, cameras=1, steps=1, random_seed=1)
+    stored = json.loads(path.read_text())
+    path.write_text(json.dumps(stored | {'plan_digest': '0' * 16}))
+    with pytest.raises(Error, match=r'was measured on plan 0{16}, this is \w{16}: .* calibrate again'):
+        Engine(MODEL, **how, cameras=1, steps=1)
+
+
+def test_inputs_that_show_nothing_are_refused():
+    ((name, sample),) = samples('case_01')[:1]
+    black = replace(sample, images=np.stack([sample.images[0], np.zeros_like(sample.images[0])]))
+    with pytest.raises(Error, match=f'{re.escape(name)} shows nothing: every pixel of camera 1 is 0'):
+        calibrate(MODEL, [(name, black)])
+    silent = replace(sample, noise=np.zeros_like(sample.noise))
+    with pytest.raises(Error, match='is all zeros'):
+        calibrate(MODEL, [(name, silent)])
 
 
 def test_samples_that_do_not_fit_are_named(tmp_path):

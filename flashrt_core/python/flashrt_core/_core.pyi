@@ -87,6 +87,15 @@ class Calibration:
     def sites(self) -> list[str]: ...
     @property
     def weights_digest(self) -> str: ...
+    @property
+    def plan_digest(self) -> str:
+        """Over the layers of the model: other cameras, lengths and steps have the same."""
+    @property
+    def samples(self) -> int:
+        """Observations it was measured on."""
+    @property
+    def method(self) -> str:
+        """How scales followed from what was observed, for people."""
     origin: str
 
 class Guidance:

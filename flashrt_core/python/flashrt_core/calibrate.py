@@ -68,6 +68,7 @@ def calibrate_programs(
                 f'calibrate: {name} has {sample.steps} denoise steps, the samples before it {min(steps)}; '
                 'one scale per step needs the same number everywhere'
             )
+        _refuse_blank(name, sample)
         steps.add(sample.steps)
         programs.get(ProgramKey.of(sample)).observe(calibration, *sample.inputs)
         used.append(name)
@@ -76,6 +77,18 @@ def calibrate_programs(
     calibration.finish(settings.estimator, settings.fraction, settings.per_step)
     calibration.origin = _origin(used, steps, settings)
     return calibration
+
+
+def _refuse_blank(name: str, sample: Sample) -> None:
+    """Scales measured on nothing cut off what a robot sees: an input that is all one value is a fault."""
+    for camera, image in enumerate(sample.images):
+        if image.min() == image.max():
+            raise Error(
+                f'calibrate: {name} shows nothing: every pixel of camera {camera} is {image.min()}; '
+                'calibrate on what the robot sees'
+            )
+    if not sample.noise.any():
+        raise Error(f'calibrate: the noise of {name} is all zeros; the model starts from random numbers')
 
 
 def _origin(used: list[str], steps: set[int], settings: CalibrationSettings) -> str:

@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """`flashrt calibrate`: recorded model inputs to the scales of quantised activations."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -38,3 +39,5 @@ def run(
     calibration = calibrate(checkpoint, read_samples(samples), settings)
     calibration.save(output)
     print(f'{output}: {len(calibration.sites)} sites from {calibration.origin}')
+    if calibration.samples == 1:
+        print('warning: one observation says little about the range of others', file=sys.stderr)
