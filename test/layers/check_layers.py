@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+# Backends as the core sees them: that of CUDA is loaded at run time.
+WITHOUT_CUDA = ('backends/backend.hpp', 'backends/module.hpp', 'backends/cpu')
+
 # Room of flashrt_core -> the rooms it may include beside itself. A path names a file of a room.
 INCLUDES: dict[str, tuple[str, ...]] = {
     'include': (),
@@ -23,9 +26,13 @@ INCLUDES: dict[str, tuple[str, ...]] = {
     'kernels': ('base',),
     'backends': ('base', 'plan', 'checkpoint', 'quant'),
     'backends/cpu': ('base', 'plan', 'checkpoint', 'quant', 'backends/backend.hpp'),
-    'backends/cuda': ('base', 'plan', 'checkpoint', 'quant', 'backends/backend.hpp', 'kernels'),
-    'runtime': ('include', 'base', 'plan', 'checkpoint', 'quant', 'models', 'backends'),
-    'bindings': ('include', 'base', 'plan', 'checkpoint', 'quant', 'models', 'backends', 'runtime'),
+    'backends/cuda': (
+        *('base', 'plan', 'checkpoint', 'quant', 'kernels'),
+        *('backends/backend.hpp', 'backends/module.hpp'),
+    ),
+    'bench': ('base', 'plan', 'checkpoint', 'quant', 'models', 'kernels', 'backends', 'runtime'),
+    'runtime': ('include', 'base', 'plan', 'checkpoint', 'quant', 'models', *WITHOUT_CUDA),
+    'bindings': ('include', 'base', 'plan', 'checkpoint', 'quant', 'models', 'runtime', *WITHOUT_CUDA),
 }
 
 # A model describes mathematics: these words have no place in it, not even in a comment.
