@@ -10,38 +10,51 @@
 
 #include <cerrno>
 #include <cstring>
-#include <string>
+#include <utility>
 
 #include "base/check.hpp"
 
 namespace flashrt {
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  std::string temporary =
-      path.string() + ".XXXXXX";  // beside the file: a rename does not cross file systems
-  const int file = ::mkstemp(temporary.data());
-  FLASHRT_CHECK(file >= 0, "cannot write ", path.string(), ": ", std::strerror(errno));
-  bool ok = true;
-  for (std::string_view left = content; ok && !left.empty();) {
-    const ssize_t written = ::write(file, left.data(), left.size());
-    ok = written >= 0 || errno == EINTR;
-    if (written > 0) left.remove_prefix(static_cast<size_t>(written));
+// Beside the file: a rename does not cross file systems.
+AtomicFile::AtomicFile(const std::filesystem::path& path)
+    : path_(path), temporary_(path.string() + ".XXXXXX") {
+  file_ = ::mkstemp(temporary_.data());
+  if (file_ < 0) fail(errno);
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_ < 0) return;
+  ::close(file_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(size_t offset, std::span<const std::byte> data) {
+  while (!data.empty()) {
+    const ssize_t written = ::pwrite(file_, data.data(), data.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(errno);
+    offset += static_cast<size_t>(written);
+    data = data.subspan(static_cast<size_t>(written));
   }
+}
+
+void AtomicFile::commit() {
   constexpr mode_t kMode = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;  // mkstemp lets nobody else read
-  ok = ok && ::fchmod(file, kMode) == 0;
-  ok = ok && ::fsync(file) == 0;  // the content is on the disk before the name is
-  int error = errno;
-  if (::close(file) != 0 && ok) {
-    ok = false;
-    error = errno;
-  }
-  if (ok && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    ok = false;
-    error = errno;
-  }
-  if (ok) return;
-  ::unlink(temporary.c_str());
-  throw Error(text("cannot write ", path.string(), ": ", std::strerror(error)));
+  if (::fchmod(file_, kMode) != 0) fail(errno);
+  if (::fsync(file_) != 0) fail(errno);  // the content is on the disk before the name is
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
+  if (::close(std::exchange(file_, -1)) != 0) fail(errno);
+}
+
+void AtomicFile::fail(int error) const {
+  throw Error(text("cannot write ", path_.string(), ": ", std::strerror(error)));
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(0, std::as_bytes(std::span(content)));
+  file.commit();
 }
 
 }  // namespace flashrt

@@ -14,6 +14,7 @@
 #include "plan/print.hpp"
 #include "runtime/compare.hpp"
 #include "runtime/measure.hpp"
+#include "runtime/packed.hpp"
 
 namespace py = pybind11;
 
@@ -114,6 +115,21 @@ void bind_engine(py::module_& module) {
            py::arg("previous").noconvert(), py::arg("weights").noconvert(),
            py::arg("guidance").noconvert(), py::arg("committed_rows") = 0);
 
+  module.def(
+      "pack_weights",
+      [](const std::filesystem::path& checkpoint, const std::filesystem::path& output,
+         const std::string& recipe, std::optional<uint64_t> random_seed, int threads) {
+        const py::gil_scoped_release release;
+        return pack({.checkpoint = checkpoint,
+                     .random_seed = random_seed,
+                     .backend_options = {.threads = threads},
+                     .recipe = recipe},
+                    output);
+      },
+      py::arg("checkpoint"), py::arg("output"), py::kw_only(), py::arg("recipe"),
+      py::arg("random_seed") = py::none(), py::arg("threads") = 0,
+      "Writes the weights as the recipe reads them; returns the digest of their source.");
+
   py::class_<Engine>(module, "Engine",
                      "A checkpoint, compiled and ready: observation in, action chunk out.")
       .def(
@@ -124,11 +140,13 @@ void bind_engine(py::module_& module) {
                       bool keep_values, bool float_activations, const std::string& backend,
                       int threads, int device, const std::optional<std::filesystem::path>& tuning,
                       bool fast_accumulation, bool dependent_launch, bool specialised_kernels,
-                      std::optional<uint64_t> random_seed) {
+                      std::optional<uint64_t> random_seed,
+                      const std::optional<std::filesystem::path>& packed) {
             const py::gil_scoped_release release;
             return Engine(
                 {.checkpoint = checkpoint,
                  .random_seed = random_seed,
+                 .packed = packed.value_or(std::filesystem::path()),
                  .backend = backend,
                  .backend_options = {.threads = threads,
                                      .device = device,
@@ -152,7 +170,7 @@ void bind_engine(py::module_& module) {
           py::arg("backend") = "cpu", py::arg("threads") = 0, py::arg("device") = 0,
           py::arg("tuning") = py::none(), py::arg("fast_accumulation") = true,
           py::arg("dependent_launch") = true, py::arg("specialised_kernels") = true,
-          py::arg("random_seed") = py::none())
+          py::arg("random_seed") = py::none(), py::arg("packed") = py::none())
       .def(
           "recompile",
           [](const Engine& engine, int cameras, int prompt_capacity, int steps, int horizon,

@@ -137,7 +137,13 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
                 " tensors, expected at most ", kMaxTensors);
   std::vector<Entry> entries;
   for (const auto& [key, value] : header.items()) {
-    if (key != "__metadata__") entries.push_back(read_entry(key, value, name));
+    if (key != "__metadata__") {
+      entries.push_back(read_entry(key, value, name));
+      continue;
+    }
+    for (const auto& [topic, content_of] : value.items()) {
+      if (content_of.is_string()) metadata_.emplace(topic, content_of.get<std::string>());
+    }
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,11 +32,14 @@ class SafetensorsFile {
 
   const std::filesystem::path& path() const { return path_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  // Texts that whoever wrote the file put beside the tensors.
+  const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
 
  private:
   std::filesystem::path path_;
   MappedFile file_;
   std::vector<StoredTensor> tensors_;  // in the order of their bytes
+  std::map<std::string, std::string, std::less<>> metadata_;
 };
 
 // Throws an Error that says what the file is, if its first bytes are those of a Git LFS pointer.

@@ -74,8 +74,10 @@ bool is_float_dtype(std::string_view dtype) {
                      [&](const FloatFormat& format) { return format.dtype == dtype; });
 }
 
-std::string digest_of_finite(const std::map<std::string, LocatedTensor>& tensors,
-                             ThreadPool& threads) {
+namespace {
+
+std::string digest_of(const std::map<std::string, LocatedTensor>& tensors, ThreadPool& threads,
+                      bool are_finite) {
   std::vector<Piece> pieces;
   for (const auto& [unused, located] : tensors) {
     for (size_t offset = 0; offset < located.tensor->bytes.size(); offset += kPieceBytes) {
@@ -92,8 +94,9 @@ std::string digest_of_finite(const std::map<std::string, LocatedTensor>& tensors
     const size_t offset = pieces[index].offset;
     const auto bytes =
         tensor.bytes.subspan(offset, std::min(kPieceBytes, tensor.bytes.size() - offset));
-    findings[index] = {.hash = xxh64(bytes),
-                       .not_finite = first_not_finite(bytes, format_of(tensor.dtype))};
+    findings[index] = {
+        .hash = xxh64(bytes),
+        .not_finite = are_finite ? first_not_finite(bytes, format_of(tensor.dtype)) : std::nullopt};
   });
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (!findings[i].not_finite) continue;
@@ -117,6 +120,17 @@ std::string digest_of_finite(const std::map<std::string, LocatedTensor>& tensors
   std::ostringstream hex;
   hex << std::hex << std::setw(16) << std::setfill('0') << hash(root);
   return hex.str();
+}
+
+}  // namespace
+
+std::string digest_of(const std::map<std::string, LocatedTensor>& tensors, ThreadPool& threads) {
+  return digest_of(tensors, threads, false);
+}
+
+std::string digest_of_finite(const std::map<std::string, LocatedTensor>& tensors,
+                             ThreadPool& threads) {
+  return digest_of(tensors, threads, true);
 }
 
 }  // namespace flashrt

@@ -28,6 +28,11 @@ class TensorStore {
 
   const std::filesystem::path& folder() const { return folder_; }
   const std::map<std::string, LocatedTensor>& tensors() const { return tensors_; }
+  std::vector<std::filesystem::path> files() const {
+    std::vector<std::filesystem::path> paths;
+    for (const auto& file : files_) paths.push_back(file->path());
+    return paths;
+  }
 
  private:
   void add_file(const std::filesystem::path& path);

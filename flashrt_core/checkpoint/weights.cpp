@@ -145,6 +145,7 @@ class CheckpointWeights : public Weights::Source {
 
   HostTensor load(std::string_view name) const override;
   const std::string& digest() const override { return digest_; }
+  std::vector<std::filesystem::path> files() const override { return store_.files(); }
 
  private:
   const PlanWeight& weight(std::string_view name) const {
@@ -197,7 +198,28 @@ HostTensor CheckpointWeights::load(std::string_view name) const {
   return result;
 }
 
+class PackedWeights : public Weights::Source {
+ public:
+  explicit PackedWeights(PackedFile file) : file_(std::move(file)) {}
+
+  HostTensor load(std::string_view name) const override {
+    throw Error(text(file_.path().string(), ": weight ", name,
+                     " is packed: this backend cannot read it; open the checkpoint itself"));
+  }
+  std::optional<PackedTensor> packed_tensor(std::string_view name) const override {
+    return file_.tensor(name);
+  }
+  const std::string& digest() const override { return file_.header().weights_digest; }
+
+ private:
+  PackedFile file_;
+};
+
 }  // namespace
+
+Weights Weights::packed(PackedFile file) {
+  return Weights(std::make_unique<PackedWeights>(std::move(file)));
+}
 
 Weights Weights::open(const std::filesystem::path& checkpoint, const ModelConfig& config,
                       int threads) {

@@ -2,7 +2,8 @@
 // Copyright 2026 The flashrt_ros authors
 
 // Weights: the tensors of a model as the plan names them, folded and packed when loaded. They come
-// from a checkpoint, which is checked whole when opened, or from a seed.
+// from a checkpoint, which is checked whole when opened, from a file where they were packed before,
+// or from a seed.
 #pragma once
 
 #include <filesystem>
@@ -14,6 +15,7 @@
 
 #include "base/tensor.hpp"
 #include "checkpoint/model_config.hpp"
+#include "checkpoint/packed_file.hpp"
 #include "checkpoint/random_weights.hpp"
 
 namespace flashrt {
@@ -32,7 +34,9 @@ class Weights {
     virtual ~Source() = default;
     virtual HostTensor load(std::string_view name) const = 0;
     virtual std::optional<RandomTensor> random_tensor(std::string_view) const { return {}; }
+    virtual std::optional<PackedTensor> packed_tensor(std::string_view) const { return {}; }
     virtual const std::string& digest() const = 0;
+    virtual std::vector<std::filesystem::path> files() const { return {}; }
   };
 
   // Maps the files and checks all of them before anything is copied: every tensor the model needs
@@ -42,6 +46,8 @@ class Weights {
                       int threads);
   // Random numbers that follow from configuration and seed alone.
   static Weights random(const ModelConfig& config, uint64_t seed, int threads);
+  // As they were packed.
+  static Weights packed(PackedFile file);
 
   // One plan weight, folded and packed: "language.3.qkv.weight" is q, k and v stacked, with (1 + w)
   // of the norm before it multiplied into its columns. Unknown names: Error.
@@ -50,8 +56,15 @@ class Weights {
   std::optional<RandomTensor> random_tensor(std::string_view name) const {
     return source_->random_tensor(name);
   }
-  // Over all bytes of all tensors used, as hex; of random weights also their model and seed.
+  // The same in the type that the plan reads, if the weights are packed.
+  std::optional<PackedTensor> packed_tensor(std::string_view name) const {
+    return source_->packed_tensor(name);
+  }
+  // Over all bytes of all tensors used, as hex; of random weights also their model and seed. Packed
+  // weights have that of their source.
   const std::string& digest() const { return source_->digest(); }
+  // That the weights of a checkpoint lie in.
+  std::vector<std::filesystem::path> files() const { return source_->files(); }
 
  private:
   explicit Weights(std::unique_ptr<const Source> source) : source_(std::move(source)) {}

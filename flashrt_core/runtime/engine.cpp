@@ -12,12 +12,15 @@
 #include "quant/plan_digest.hpp"
 #include "quant/precision.hpp"
 #include "runtime/backends.hpp"
+#include "runtime/packed.hpp"
 
 namespace flashrt {
 namespace {
 
-Weights weights_of(const EngineOptions& options, const ModelConfig& config) {
+Weights weights_of(const EngineOptions& options, const ModelConfig& config,
+                   const std::string& plan_digest) {
   const int threads = options.backend_options.threads;
+  if (!options.packed.empty()) return open_packed(options, config, plan_digest);
   return options.random_seed ? Weights::random(config, *options.random_seed, threads)
                              : Weights::open(options.checkpoint, config, threads);
 }
@@ -97,14 +100,14 @@ Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>())
   model_->config = options.random_seed ? named_config(options.checkpoint)
                                        : read_model_config(options.checkpoint);
   const Plan plan = plan_for(model_->config, options.program.plan, model_->recipe);
-  const Weights weights = weights_of(options, model_->config);
+  model_->plan_digest = plan_digest(plan);
+  const Weights weights = weights_of(options, model_->config, model_->plan_digest);
   model_->weights_digest = weights.digest();
   for (const ValueInfo& value : plan.values) {
     FLASHRT_CHECK(value.type != DType::kE4M3 || !options.calibration.empty(), "recipe ",
                   model_->recipe.name, " quantises ", value.name,
                   ", but no calibration was given; `flashrt calibrate` makes one");
   }
-  model_->plan_digest = plan_digest(plan);
   if (!options.calibration.empty()) {
     model_->calibration = Calibration::load(options.calibration);
     model_->calibration.check_fits(options.calibration.string(), model_->weights_digest,

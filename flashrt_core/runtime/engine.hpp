@@ -40,6 +40,8 @@ struct EngineOptions {
   // Random weights of this seed; of the checkpoint only config.json is read. The names pi05 and pi0
   // then stand for the published sizes.
   std::optional<uint64_t> random_seed;
+  // Made by pack() for this recipe: read instead of the weights, which then need not be there.
+  std::filesystem::path packed;
   std::string backend = "cpu";  // or "cuda"
   BackendOptions backend_options;
   std::string recipe = "f32";

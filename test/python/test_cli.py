@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parents[1] / 'golden'
 # What the package registers; the metadata of an installation are not part of these tests.
 COMMANDS = {
     name: EntryPoint(name, f'flashrt_core.cli.{name}:run', 'flashrt.commands')
-    for name in ('bench', 'calibrate', 'compare', 'golden')
+    for name in ('bench', 'calibrate', 'compare', 'golden', 'pack')
 }
 
 
@@ -213,3 +213,17 @@ def test_bench_does_not_calibrate_unasked(flashrt):
     code, _, err = flashrt('bench', '--random-weights', GOLDEN / 'pi05_tiny', '--recipe', 'fp8')
     assert code == 2
     assert 'no calibration was given; `flashrt calibrate` makes one' in err
+
+
+def test_pack_writes_what_the_engine_reads(flashrt, tmp_path):
+    file = tmp_path / 'packed.safetensors'
+    code, out, err = flashrt('pack', GOLDEN / 'pi05_tiny', '-o', file, '--recipe', 'bf16')
+    assert (code, err) == (0, '')
+    assert out.startswith(f'{file}: ')
+    assert 'for recipe bf16, of weights ' in out
+    how = ('--warmup', 1, '--runs', 2, '--steps', 2, '--recipe', 'bf16')
+    code, out, err = flashrt('bench', '--checkpoint', GOLDEN / 'pi05_tiny', '--packed', file, *how)
+    assert (code, err) == (0, '')
+    code, _, err = flashrt('pack', GOLDEN / 'pi05_tiny', '-o', tmp_path / 'no' / 'a', '--recipe', 'bf16')
+    assert code == 2
+    assert err == f'error: pack: folder {tmp_path}/no of the output does not exist\n'

@@ -42,7 +42,8 @@ class CpuBackend : public Backend {
 
   std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) override {
     return std::make_shared<cpu::CpuWeights>(
-        plan, [&](std::string_view weight) { return weights.load(weight); }, *pool_);
+        plan, [&](std::string_view weight) { return weights.load(weight); }, *pool_,
+        [&](std::string_view weight) { return weights.packed_tensor(weight); });
   }
 
   size_t workspace_bytes(const Plan& plan, const Call& call) const override {

@@ -3,11 +3,8 @@
 
 #include "backends/cpu/cpu_weights.hpp"
 
-#include <algorithm>
-#include <cmath>
-
-#include "base/fp8.hpp"
-#include "base/half.hpp"
+#include "backends/cpu/vector_math.hpp"
+#include "quant/pack.hpp"
 
 namespace flashrt::cpu {
 namespace {
@@ -24,64 +21,30 @@ std::string_view name_of(WeightScale scale) {
   return "?";
 }
 
-// Codes and their scale.
-float quantise(float* values, int64_t n) {
-  float amax = 0;
-  for (int64_t i = 0; i < n; ++i) amax = std::max(amax, std::abs(values[i]));
-  const float scale = e4m3_scale(amax);
-  for (int64_t i = 0; i < n; ++i) values[i] = e4m3_to_float(float_to_e4m3(values[i] / scale));
-  return scale;
-}
-
-Weight round_weight(const WeightInfo& info, HostTensor tensor, ThreadPool& pool) {
-  Weight weight{.shape = std::move(tensor.shape), .values = std::move(tensor.data), .scales = {}};
-  const int64_t rows = weight.shape.rows(), width = weight.shape.width();
-  float* values = weight.values.data();
-  const auto for_rows = [&](auto&& function) {
-    pool.parallel_for(rows, 64, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) function(i, values + i * width);
-    });
-  };
-  FLASHRT_CHECK((info.type == DType::kE4M3) == (info.scale != WeightScale::kNone), "weight ",
-                info.name, ": ", info.type, " with ", name_of(info.scale),
-                "; e4m3 weights have a scale, others have none");
-  switch (info.type) {
-    case DType::kF32:
-      break;
-    case DType::kBF16:
-      for_rows([&](int64_t, float* row) {
-        for (int64_t j = 0; j < width; ++j) row[j] = bf16_to_float(float_to_bf16(row[j]));
-      });
-      break;
-    case DType::kF16:
-      for_rows([&](int64_t, float* row) {
-        for (int64_t j = 0; j < width; ++j) row[j] = f16_to_float(float_to_f16(row[j]));
-      });
-      break;
-    case DType::kE4M3:
-      if (info.scale == WeightScale::kTensor) {
-        weight.scales = {quantise(values, rows * width)};
-      } else {
-        weight.scales.resize(rows);
-        for_rows([&](int64_t i, float* row) { weight.scales[i] = quantise(row, width); });
-      }
-      break;
-    case DType::kI32:
-    case DType::kU8:
-      throw Error(
-          text("weight ", info.name, ": type ", info.type, ", expected f32, bf16, f16 or e4m3"));
-  }
+// Codes as numbers, without their scales.
+Weight decoded(const PackedTensor& packed, ThreadPool& pool) {
+  Weight weight{.shape = packed.shape,
+                .values = std::vector<float>(static_cast<size_t>(packed.shape.elements())),
+                .scales = {packed.scales.begin(), packed.scales.end()}};
+  constexpr int64_t kGrain = 1 << 16;
+  pool.parallel_for(packed.shape.elements(), kGrain, [&](int64_t begin, int64_t end, int) {
+    decode(packed.type, packed.data.data() + begin * static_cast<int64_t>(size_of(packed.type)),
+           1.0f, weight.values.data() + begin, end - begin);
+  });
   return weight;
 }
 
 }  // namespace
 
-CpuWeights::CpuWeights(const Plan& plan, const Load& load, ThreadPool& pool) {
+CpuWeights::CpuWeights(const Plan& plan, const Load& load, ThreadPool& pool, const Packed& packed) {
   for (const WeightInfo& info : plan.weights) {
-    HostTensor tensor = load(info.name);
-    FLASHRT_CHECK(tensor.shape == info.shape, "weight ", info.name, " is ", tensor.shape,
-                  ", the plan reads ", info.shape);
-    Held held{round_weight(info, std::move(tensor), pool), info.type, info.scale};
+    Held held{.weight = {}, .type = info.type, .scale = info.scale};
+    if (const auto tensor = packed ? packed(info.name) : std::nullopt) {
+      check_packed(info, *tensor);
+      held.weight = decoded(*tensor, pool);
+    } else {
+      held.weight = decoded(round_weight(info, load(info.name), pool).view(), pool);
+    }
     bytes_ += (held.weight.values.size() + held.weight.scales.size()) * sizeof(float);
     held_.emplace(info.name, std::move(held));
   }

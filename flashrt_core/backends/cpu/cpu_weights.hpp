@@ -19,8 +19,11 @@ class CpuWeights : public DeviceWeights {
  public:
   using Load = std::function<HostTensor(std::string_view name)>;
 
+  // Has an answer for weights that are rounded already.
+  using Packed = std::function<std::optional<PackedTensor>(std::string_view name)>;
+
   // Loads, checks and rounds every weight the plan reads.
-  CpuWeights(const Plan& plan, const Load& load, ThreadPool& pool);
+  CpuWeights(const Plan& plan, const Load& load, ThreadPool& pool, const Packed& packed = {});
 
   size_t bytes() const override { return bytes_; }
   // Error unless it is held in this type and with these scales.

@@ -35,7 +35,8 @@ class CudaBackend : public Backend {
     use_device();
     return std::make_shared<CudaWeights>(
         plan, [&](std::string_view name) { return weights.load(name); },
-        [&](std::string_view name) { return weights.random_tensor(name); }, context_->device);
+        [&](std::string_view name) { return weights.random_tensor(name); }, context_->device,
+        [&](std::string_view name) { return weights.packed_tensor(name); });
   }
 
   // An upper bound: which kernel runs is decided when a program is compiled. Programs have one

@@ -8,6 +8,7 @@
 
 #include "kernels/quantize.cuh"
 #include "kernels/random.cuh"
+#include "quant/pack.hpp"
 
 namespace flashrt::cuda {
 namespace {
@@ -61,10 +62,31 @@ void fill_rows(const RandomTensor& tensor, int64_t width, int64_t begin, int64_t
   }
 }
 
+// Rows as they are stored, and zeros after them where the device's are longer.
+void copy_packed(const PackedTensor& packed, const WeightView& view, const Stream& stream) {
+  const auto rows = static_cast<size_t>(view.rows);
+  const size_t row = packed.data.size() / std::max<size_t>(rows, 1);
+  const size_t pitch = static_cast<size_t>(view.stride) * size_of(view.type);
+  void* const data = const_cast<void*>(view.data);
+  if (pitch == row) {
+    check(cudaMemcpyAsync(data, packed.data.data(), packed.data.size(), cudaMemcpyHostToDevice,
+                          stream.get()),
+          "copying a packed weight");
+  } else {
+    check(cudaMemsetAsync(data, 0, rows * pitch, stream.get()), "clearing a weight");
+    check(cudaMemcpy2DAsync(data, pitch, packed.data.data(), row, row, rows, cudaMemcpyHostToDevice,
+                            stream.get()),
+          "copying a packed weight");
+  }
+  check(cudaMemcpyAsync(const_cast<float*>(view.scales), packed.scales.data(),
+                        packed.scales.size_bytes(), cudaMemcpyHostToDevice, stream.get()),
+        "copying the scales of a packed weight");
+}
+
 }  // namespace
 
 CudaWeights::CudaWeights(const Plan& plan, const Load& load, const Describe& describe,
-                         const DeviceInfo& device) {
+                         const DeviceInfo& device, const Packed& packed) {
   const std::set<std::string_view> patches = patch_weights(plan);
   size_t bytes = 0;
   int64_t piece = 0;  // elements
@@ -93,6 +115,12 @@ CudaWeights::CudaWeights(const Plan& plan, const Load& load, const Describe& des
         view.scale_count > 0
             ? reinterpret_cast<const float*>(memory_.data() + reinterpret_cast<size_t>(view.scales))
             : nullptr;
+    if (const auto stored = packed ? packed(info.name) : std::nullopt) {
+      check_packed(info, *stored);
+      copy_packed(*stored, view, stream);
+      stream.synchronize();
+      continue;
+    }
     const auto random = describe ? describe(info.name) : std::nullopt;
     const HostTensor tensor = random ? HostTensor{random->shape, {}} : load(info.name);
     FLASHRT_CHECK(tensor.shape == info.shape, "weight ", info.name, " is ", tensor.shape,

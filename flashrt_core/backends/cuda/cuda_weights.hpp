@@ -24,9 +24,12 @@ class CudaWeights : public DeviceWeights {
   using Load = std::function<HostTensor(std::string_view name)>;
   using Describe = std::function<std::optional<RandomTensor>(std::string_view name)>;
 
+  // Has an answer for weights that are rounded already.
+  using Packed = std::function<std::optional<PackedTensor>(std::string_view name)>;
+
   // Loads, checks and rounds every weight the plan reads.
   CudaWeights(const Plan& plan, const Load& load, const Describe& describe,
-              const DeviceInfo& device);
+              const DeviceInfo& device, const Packed& packed = {});
 
   size_t bytes() const override { return memory_.size(); }
   // Error unless it is held in this type and with these scales. The rows of a patch embedding's

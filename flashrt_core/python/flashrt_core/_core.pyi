@@ -285,6 +285,7 @@ class Engine:
         # Random weights of this seed; of the checkpoint only config.json is read. The names pi05 and pi0 then
         # stand for the published sizes.
         random_seed: int | None = None,
+        packed: str | PathLike[str] | None = None,  # of `pack_weights`: read instead of the weights
     ) -> None: ...
     def recompile(
         self,
@@ -386,6 +387,16 @@ class Engine:
     def plan_text(self) -> str: ...
     def plan_stats(self) -> dict[str, int]:
         """calls, quantize_calls, arena_bytes (planned), unplanned_bytes (no memory reused), weight_bytes."""
+
+def pack_weights(
+    checkpoint: str | PathLike[str],
+    output: str | PathLike[str],
+    *,
+    recipe: str,
+    random_seed: int | None = None,
+    threads: int = 0,
+) -> str:
+    """Writes the weights as the recipe reads them; returns the digest of their source."""
 
 def describe_plan(
     config: ModelConfig,

@@ -34,6 +34,7 @@ class BenchSettings:
 
     checkpoint: str  # a folder; with random weights also pi05 or pi0, the published sizes
     random_seed: int | None = None  # random weights instead of the checkpoint's
+    packed: str | None = None  # a file of `flashrt pack`, read instead of the weights
     recipe: str = 'f32'
     calibration: str | None = None  # a file of `flashrt calibrate`
     calibrate: int = 0  # random observations to calibrate on instead
@@ -164,6 +165,7 @@ def bench(settings: BenchSettings) -> BenchReport:
             calibration=calibration,
             backend=settings.backend,
             random_seed=settings.random_seed,
+            packed=settings.packed,
             **settings.backend_options,
         )
         samples = random_samples(programs.config, settings, TIMING_SEED, 4)

@@ -56,6 +56,7 @@ class Programs:
         float_activations: bool = False,
         backend: str = 'cpu',
         random_seed: int | None = None,
+        packed: str | os.PathLike | None = None,
         **backend_options: Unpack[BackendOptions],
     ) -> None:
         core = cast(Any, native_core())
@@ -67,6 +68,7 @@ class Programs:
             float_activations=float_activations,
             backend=backend,
             random_seed=random_seed,
+            packed=packed,
             **backend_options,
         )
         self._compiled: dict[ProgramKey, Engine] = {}

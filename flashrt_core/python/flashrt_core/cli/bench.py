@@ -29,6 +29,9 @@ def run(
     recipe: Annotated[
         str, typer.Option(help='f32, bf16, fp8, fp8_f16 or the path of a recipe file.')
     ] = 'f32',
+    packed: Annotated[
+        Path | None, typer.Option(help='Made by `flashrt pack`: read instead of weights.')
+    ] = None,
     calibration: Annotated[Path | None, typer.Option(help='Made by `flashrt calibrate`.')] = None,
     calibrate: Annotated[int, typer.Option(help='Calibrate on so many random observations instead.')] = 0,
     backend: Annotated[str, typer.Option(help='What runs the model: cpu or cuda.')] = 'cpu',
@@ -66,6 +69,7 @@ def run(
     settings = BenchSettings(
         checkpoint=str(checkpoint or random_weights),
         random_seed=seed if random_weights else None,
+        packed=str(packed) if packed else None,
         recipe=recipe,
         calibration=str(calibration) if calibration else None,
         calibrate=calibrate,
