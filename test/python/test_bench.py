@@ -124,6 +124,14 @@ def test_shares_are_taken_where_the_rates_of_the_device_are_known(golden, monkey
     assert row.share == row.floor_ms / row.median_ms
 
 
+def test_frames_of_cameras_are_resized_by_the_engine(golden):
+    settings = BenchSettings(
+        checkpoint=str(golden / 'pi05_tiny'), frames=(64, 48), steps=1, warmup=1, runs=2, operation_runs=1
+    )
+    report = bench(settings)
+    assert 'resize' in {row.name.split(': ')[1] for row in report.operations}
+
+
 def test_observations_follow_from_their_seed(settings):
     config = SimpleNamespace(image_size=28, action_dim=5, state_dim=4, vocab_size=50)
     first, again = (random_samples(config, settings, 1, 2) for _ in range(2))
@@ -148,6 +156,7 @@ def test_prompts_change_where_that_is_asked_for(golden):
 @pytest.mark.parametrize(
     ('fields', 'fault'),
     [
+        ({'frames': (640, 0)}, 'frames of 640 x 0 pixels'),
         ({'calibration': 'a.json', 'calibrate': 2}, 'both a calibration file and 2 observations'),
         ({'prompt_length': 5, 'prompt_capacity': 4}, 'a prompt of 5 tokens, needed 1 to the capacity 4'),
     ],

@@ -209,6 +209,15 @@ def test_bench_needs_one_source_of_weights(flashrt):
     assert (code, err) == (2, 'error: bench: give either --checkpoint or --random-weights\n')
 
 
+def test_bench_takes_frames_by_width_and_height(flashrt):
+    how = ('--random-weights', GOLDEN / 'pi05_tiny', '--warmup', 1, '--runs', 2, '--steps', 1)
+    code, out, _ = flashrt('bench', *how, '--frames', '64x48')
+    assert code == 0
+    assert 'frames of 64 x 48 pixels, rgb8, resized by the engine' in out
+    code, _, err = flashrt('bench', *how, '--frames', 'vga')
+    assert (code, err) == (2, "error: bench: frames are 'vga', needed width x height, e.g. 640x480\n")
+
+
 def test_bench_does_not_calibrate_unasked(flashrt):
     code, _, err = flashrt('bench', '--random-weights', GOLDEN / 'pi05_tiny', '--recipe', 'fp8')
     assert code == 2

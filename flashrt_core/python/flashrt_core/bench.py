@@ -8,9 +8,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from flashrt_core.accuracy import Accuracy, measure
 from flashrt_core.calibrate import CalibrationSettings, calibrate_programs
 from flashrt_core.ceilings import CEILINGS, Ceilings, Work, work_of
+from flashrt_core.engine import native_core
 from flashrt_core.errors import Error
 from flashrt_core.programs import BackendOptions, ProgramKey, Programs
 from flashrt_core.samples import Sample
 
 if TYPE_CHECKING:
-    from flashrt_core._core import CallReport, Engine, Measurement, ModelConfig, ProgramCounters
+    from flashrt_core._core import CallReport, Engine, Frame, Measurement, ModelConfig, ProgramCounters
 
 FORMAT, VERSION = 'flashrt_bench', 1
 
@@ -44,6 +45,9 @@ class BenchSettings:
     steps: int = 10
     prompt_length: int = 10
     prompt_capacity: int = 0  # 0: the length
+    frames: tuple[int, int] | None = (
+        None  # width, height: cameras deliver rgb8 frames that the engine resizes
+    )
     new_prompts: bool = False  # every inference has another prompt than the one before
     warmup: int = 50
     runs: int = 200
@@ -55,6 +59,8 @@ class BenchSettings:
     def __post_init__(self) -> None:
         if self.calibration is not None and self.calibrate:
             raise Error(f'bench: both a calibration file and {self.calibrate} observations to calibrate on')
+        if self.frames is not None and min(self.frames) < 1:
+            raise Error(f'bench: frames of {self.frames[0]} x {self.frames[1]} pixels, needed at least 1 x 1')
         if self.prompt_length < 1 or 0 < self.prompt_capacity < self.prompt_length:
             raise Error(
                 f'bench: a prompt of {self.prompt_length} tokens, needed 1 to the capacity '
@@ -170,12 +176,11 @@ def bench(settings: BenchSettings) -> BenchReport:
         )
         samples = random_samples(programs.config, settings, TIMING_SEED, 4)
         begin = time.perf_counter()
-        engine = programs.get(ProgramKey.of(samples[0]))
+        engine = programs.get(replace(ProgramKey.of(samples[0]), max_image_bytes=_frame_bytes(settings)))
         load_s = time.perf_counter() - begin
     accuracy = _accuracy(settings, programs) if settings.reference else None
-    measured = engine.measure(
-        [sample.inputs for sample in samples], settings.warmup, settings.runs, settings.operation_runs
-    )
+    inputs = [(_pictures(sample, settings, i), *sample.inputs[1:]) for i, sample in enumerate(samples)]
+    measured = engine.measure(inputs, settings.warmup, settings.runs, settings.operation_runs)
     calls = engine.report_calls(settings.prompt_length)
     device = engine.device
     stats = engine.plan_stats()
@@ -206,6 +211,23 @@ def bench(settings: BenchSettings) -> BenchReport:
             'device': device.total_bytes,
         },
     )
+
+
+def _frame_bytes(settings: BenchSettings) -> int:
+    return settings.frames[0] * settings.frames[1] * 3 if settings.frames else 0
+
+
+def _pictures(sample: Sample, settings: BenchSettings, seed: int) -> 'NDArray[np.uint8] | list[Frame]':
+    """As the engine takes them: of the model's size, or frames of the cameras' own."""
+    if settings.frames is None:
+        return sample.images
+    width, height = settings.frames
+    rng = np.random.default_rng((TIMING_SEED, seed))
+    frame = cast(Any, native_core()).Frame
+    return [
+        frame(rng.integers(0, 256, (height, width, 3), dtype=np.uint8), 'rgb8', height, width, width * 3)
+        for _ in sample.images
+    ]
 
 
 def _calibrate(settings: BenchSettings, path: str) -> str:

@@ -22,6 +22,7 @@ class ProgramKey:
     horizon: int
     steps: int
     times: tuple[float, ...] = ()  # empty: the engine's own
+    max_image_bytes: int = 0  # of the frame of one camera; 0: pictures come resized
     guided: bool = False
     keep_values: bool = False  # no memory is reused, so that every value can be read after the run
 

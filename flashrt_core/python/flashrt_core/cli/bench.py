@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """`flashrt bench`: how long an inference takes, where the time goes, and what the result is worth."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -40,6 +41,10 @@ def run(
     steps: Annotated[int, typer.Option(help='Denoise steps.')] = 10,
     prompt_length: Annotated[int, typer.Option(help='Tokens.')] = 10,
     prompt_capacity: Annotated[int, typer.Option(help='Most tokens; 0: as many as there are.')] = 0,
+    frames: Annotated[
+        str | None,
+        typer.Option(help='Cameras deliver rgb8 frames, e.g. 640x480, and the engine resizes them.'),
+    ] = None,
     new_prompts: Annotated[
         bool, typer.Option('--new-prompts', help='Every inference has another prompt than the one before.')
     ] = False,
@@ -79,6 +84,7 @@ def run(
         steps=steps,
         prompt_length=prompt_length,
         prompt_capacity=prompt_capacity,
+        frames=_size(frames),
         new_prompts=new_prompts,
         warmup=warmup,
         runs=runs,
@@ -99,6 +105,15 @@ def run(
     _print(report)
 
 
+def _size(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r'(\d+)x(\d+)', text)
+    if match is None:
+        raise Error(f"bench: frames are '{text}', needed width x height, e.g. 640x480")
+    return int(match[1]), int(match[2])
+
+
 def _print(report: BenchReport) -> None:
     console = Console()
     if not console.is_terminal:
@@ -116,6 +131,8 @@ def _print(report: BenchReport) -> None:
         f'{settings.prompt_capacity or settings.prompt_length}, horizon {settings.horizon}, '
         f'{settings.steps} steps; weights {report.weights_digest}'
     )
+    if settings.frames is not None:
+        say('frames of {} x {} pixels, rgb8, resized by the engine'.format(*settings.frames))
     say(f'calibration: {report.calibration_origin}')
     if report.accuracy is not None:
         say(f'errors against {settings.reference}:')
