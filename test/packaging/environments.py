@@ -71,7 +71,7 @@ def bare_environment(prefix: Path) -> Environment:
     variables['PIP_DISABLE_PIP_VERSION_CHECK'] = variables['PIP_NO_COMPILE'] = '1'
     subprocess.run([base, '-m', 'venv', prefix], env=variables, check=True, timeout=120)
     if ccache := shutil.which('ccache', path=f'{sys.prefix}/bin:{os.defpath}'):
-        variables['CMAKE_C_COMPILER_LAUNCHER'] = variables['CMAKE_CXX_COMPILER_LAUNCHER'] = ccache
+        variables |= {f'CMAKE_{language}_COMPILER_LAUNCHER': ccache for language in ('C', 'CXX', 'CUDA')}
         variables.setdefault('CCACHE_DIR', str(ROOT / 'build' / 'ccache'))
     return Environment(prefix, variables)
 

@@ -9,6 +9,7 @@ import os
 import sys
 from importlib import import_module, metadata
 from pathlib import Path
+from types import ModuleType
 
 
 def main(prefix: str, ros: str = '') -> None:
@@ -33,11 +34,26 @@ def check_modules(prefix: Path) -> None:
     else:
         raise AssertionError('a checkpoint that does not exist was read')
     assert '/no/such/checkpoint' in message, message
+    check_cuda(core)
+
+
+def check_cuda(core: ModuleType) -> None:
+    """The CUDA backend is there if it was built, and finds the libraries that it needs, GPU or not."""
+    assert core.__file__
+    is_built = Path(core.__file__).with_name('flashrt_cuda.so').exists()
+    try:
+        core.Engine('/no/such/checkpoint', cameras=1, backend='cuda')
+    except core.Error as error:
+        message = str(error)
+    else:
+        raise AssertionError('a checkpoint that does not exist was loaded')
+    reasons = ('cannot be used', '/no/such/checkpoint') if is_built else ('is not part of this installation',)
+    assert any(reason in message for reason in reasons), message
 
 
 def check_commands() -> None:
     commands = {entry.name: entry for entry in metadata.entry_points(group='flashrt.commands')}
-    assert sorted(commands) == ['calibrate', 'compare', 'golden', 'replay'], commands
+    assert sorted(commands) == ['bench', 'calibrate', 'compare', 'golden', 'replay'], commands
     for entry in commands.values():
         assert callable(entry.load()), entry
 

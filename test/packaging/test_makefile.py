@@ -21,7 +21,7 @@ echo "$(basename "$0") $*" >> "{log}"
 if [ "$1 $2" = '-m venv' ]; then
   for folder; do :; done
   mkdir -p "$folder/bin"
-  for tool in python pytest cmake clang-format ruff; do cp "{tools}/python3" "$folder/bin/$tool"; done
+  for tool in python pytest cmake ctest clang-format ruff; do cp "{tools}/python3" "$folder/bin/$tool"; done
 fi
 """
 
@@ -53,8 +53,8 @@ class Project:
             timeout=60,
         )
 
-    def add_tool(self, name: str, answer: str = '') -> None:
-        tool = self.tools / name
+    def add_tool(self, name: str, answer: str = '', *, into_venv: bool = False) -> None:
+        tool = (self.folder / '.venv' / 'bin' if into_venv else self.tools) / name
         tool.write_text(RECORDER.format(log=self.log, tools=self.tools) + answer)
         tool.chmod(0o755)
 
@@ -116,6 +116,47 @@ def test_test_needs_no_demo_and_prepares_once(project: Project):
     assert project.make('test') == tests
 
 
+def test_the_demo_is_built_without_cuda_and_takes_what_is_there(project: Project):
+    assert called(project.make('demo'), '-e . -C cmake.define.FLASHRT_CUDA=OFF')
+    assert called(project.make('test'), '-e . -C cmake.define.FLASHRT_CUDA=AUTO')
+    assert project.make('demo') == ['python -m flashrt_ros.demo --model pi05']
+
+
+def test_gpu_tests_are_required_to_run_and_reported(project: Project):
+    project.make('install')
+    results = f'{project.folder}/build/gpu/results'
+    commands = project.make('test-gpu')
+    assert commands[-5:] == [
+        'cmake --preset gpu',
+        'cmake --build --preset gpu',
+        'ctest --preset gpu',
+        f'pytest -m gpu --junitxml={results}/python.xml',
+        f'python test/gpu_report.py {results}',
+    ]
+    project.add_tool('ctest', answer='exit 1\n', into_venv=True)
+    assert project.run('test-gpu').returncode != 0
+    assert project.log.read_text().splitlines()[-1] == f'python test/gpu_report.py {results}'
+
+
+def test_kernel_tests_run_under_a_sanitizer(project: Project):
+    project.add_tool('compute-sanitizer')
+    commands = project.make('test-gpu', 'SANITIZE=racecheck')
+    assert called(
+        commands, 'compute-sanitizer --tool racecheck --error-exitcode 9 build/gpu/test/core/test_cuda_ops'
+    )
+    assert not called(commands, 'pytest -m gpu')
+    project.add_tool('compute-sanitizer', answer='exit 9\n')
+    assert project.run('test-gpu', 'SANITIZE=racecheck').returncode != 0
+
+
+def test_cuda_is_compiled_for_the_gpu_that_is_here(project: Project):
+    project.add_tool('nvidia-smi', answer='echo 9.0\n')
+    project.make('install')
+    project.add_tool('cmake', answer=f'echo "CUDAARCHS=$CUDAARCHS" >> {project.log}\n', into_venv=True)
+    assert 'CUDAARCHS=90a' in project.make('test-core')
+    assert 'CUDAARCHS=89;110' in project.make('test-core', CUDAARCHS='89;110')
+
+
 def test_lint_installs_its_tools_only(project: Project):
     first = project.make('lint')
     assert called(first, 'requirements/lint.txt')
@@ -143,7 +184,7 @@ def test_a_changed_source_is_built_and_installs_no_requirement(project: Project,
     project.make('install')
     project.touch(path)
     (command,) = project.make('install')
-    assert command.endswith('-e .')
+    assert called([command], '-e .')
 
 
 @pytest.mark.parametrize(
