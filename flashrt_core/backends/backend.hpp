@@ -84,8 +84,8 @@ class Program {
   // Per stage of the plan; 0 for the stages of another `when`.
   virtual std::vector<double> time_stages(When when) = 0;
   // Per call of the plan, over all iterations of its stage; 0 for the calls of another `when` and
-  // for those whose work is done by the kernel of the call before. Calls are waited for one by one,
-  // so their sum exceeds time_run().
+  // for those whose work is done by the kernel of the call before. Calls run apart from the others,
+  // so their sum is not time_run().
   virtual std::vector<double> time_calls(When when) = 0;
   // Names of the kernels that run a call, in order; none if the kernel of the call before does it.
   virtual std::vector<std::string> kernels(int call) const = 0;

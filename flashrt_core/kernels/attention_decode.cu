@@ -331,7 +331,7 @@ Choice choice(int64_t folded_rows, int64_t keys) {
           .clusters = (folded_rows + Memory::kRows - 1) / Memory::kRows};
 }
 
-constexpr int kPortableCluster = 8, kLargestCluster = 16;
+constexpr int kPortableCluster = 8;
 
 Choice choose(const AttentionArgs& args, const DeviceInfo& device) {
   int64_t keys = 0;  // the most there may be
@@ -341,10 +341,6 @@ Choice choose(const AttentionArgs& args, const DeviceInfo& device) {
   }
   const int64_t rows = args.q.rows * (args.heads / args.kv_heads);
   const int64_t tiles = (rows + 15) / 16 * args.kv_heads;
-  // On compute capability 9.0 clusters of 16 blocks fill about five sixths of the multiprocessors.
-  if (device.major == 9 && 6 * tiles * kLargestCluster <= 5 * device.multiprocessors) {
-    return choice<1, kLargestCluster>(rows, keys);
-  }
   if (tiles * kPortableCluster <= device.multiprocessors) {
     return choice<1, kPortableCluster>(rows, keys);
   }
@@ -366,9 +362,6 @@ bool attention_decode_accepts(const AttentionArgs& args, const DeviceInfo& devic
 const char* attention_decode(const AttentionArgs& args, const Launch& launch) {
   constexpr const char* kName = "attention_decode";
   const Choice c = choose(args, *launch.device);
-  if (c.splits > kPortableCluster) {
-    check(cudaFuncSetAttribute(c.kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), kName);
-  }
   const dim3 grid(static_cast<unsigned>(c.clusters * c.splits),
                   static_cast<unsigned>(args.kv_heads));
   launch_kernel(kName, c.kernel, grid, kThreads, c.shared_bytes, launch, c.splits, args,

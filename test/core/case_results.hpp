@@ -82,6 +82,9 @@ inline bool reads(const OpCase& c, DType type) {
   return found;
 }
 
+// The largest absolute tolerance of an operation in float32.
+inline constexpr double kUsualAbsolute = 3e-5;
+
 // How far results are asked to agree.
 struct Agreement {
   RowsPastLength past = RowsPastLength::kUntouched;
@@ -117,6 +120,8 @@ inline void expect_agreement(const OpCase& c, const CaseResults& expected,
           << tolerance.reason << ")";
       if (std::abs(got - want) > near) ++neighbours;
     }
+    // A tolerance that is a part of a step carries so many more values over a boundary.
+    if (tolerance.absolute > kUsualAbsolute) continue;
     EXPECT_LE(neighbours, std::ceil(factor * kMaxNeighbours * static_cast<double>(values.size())))
         << c.name << ": " << name << " differs by a step of " << info.type << " too often";
   }

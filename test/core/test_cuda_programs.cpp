@@ -105,7 +105,7 @@ TEST_P(CudaPrograms, NothingIsCapturedAllocatedOrTunedAfterWarmUp) {
 
 // Row-major throughout: kernels only, no copy, no transpose, no conversion of its own, no search
 // for a maximum.
-TEST_P(CudaPrograms, TheGraphHoldsFusedKernelsOnly) {
+TEST_P(CudaRealSizes, TheGraphHoldsFusedKernelsOnly) {
   const RealLayers layers = model();
   const auto program = layers.compile(*backend_);
   const Plan& plan = program->plan();
@@ -118,7 +118,11 @@ TEST_P(CudaPrograms, TheGraphHoldsFusedKernelsOnly) {
     }
   }
   const ProgramCounters counters = program->counters();
-  EXPECT_EQ(counters.graph_node_kinds, (std::map<std::string, int>{{"kernel", launches}}));
+  ASSERT_EQ(counters.graph_node_kinds.size(), 1u);
+  // The library may split a product that our kernels refuse, and add the parts in a second kernel.
+  const int library = std::string(GetParam()) == "bf16" ? 1 : 0;
+  EXPECT_GE(counters.graph_node_kinds.at("kernel"), launches);
+  EXPECT_LE(counters.graph_node_kinds.at("kernel"), launches + library);
 }
 
 // Every listed real size has a kernel made for it.

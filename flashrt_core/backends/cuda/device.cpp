@@ -104,11 +104,6 @@ void Event::record(const Stream& stream) const {
   check(cudaEventRecord(event_, stream.get()), "cudaEventRecord");
 }
 
-void Event::record_in_graph(const Stream& stream) const {
-  check(cudaEventRecordWithFlags(event_, stream.get(), cudaEventRecordExternal),
-        "cudaEventRecordWithFlags");
-}
-
 void Event::synchronize() const { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
 
 float Event::since(const Event& begin) const {

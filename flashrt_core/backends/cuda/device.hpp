@@ -97,8 +97,6 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(const Stream& stream) const;
-  // While a graph is recorded: every replay records the event anew.
-  void record_in_graph(const Stream& stream) const;
   void synchronize() const;
   // Milliseconds from `begin` to this event; both are recorded and have happened.
   float since(const Event& begin) const;

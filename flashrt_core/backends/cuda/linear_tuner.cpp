@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Family = LinearChoice::Family;
 
-constexpr std::chrono::milliseconds kBudget{60};  // per call; candidates come in order of hope
+constexpr std::chrono::milliseconds kBudget{600};  // per call; candidates come in order of hope
 constexpr int kMinLaunches = 8;                   // in a graph, which is what is timed
 constexpr int kReplays = 5;                       // of those that may win; the others run once
 constexpr double kMayWin = 1.25;                  // times the fastest of the first round
