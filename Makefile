@@ -68,7 +68,7 @@ export CUDAARCHS
 $(CREATED):
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; (3, 11) <= sys.version_info[:2] <= (3, 13) or \
 	  sys.exit(f"$(PYTHON) is Python {v}, but 3.11 to 3.13 is needed: make PYTHON=python3.12")'
-	rm -rf $(VENV) build/venv build/dev
+	rm -rf $(VENV) build/venv build/dev build/gpu
 	$(PYTHON) -m venv $(VENV_OPTIONS) $(VENV)
 	touch $@
 

@@ -17,12 +17,12 @@ using Clock = std::chrono::steady_clock;
 using Family = LinearChoice::Family;
 
 constexpr std::chrono::milliseconds kBudget{600};  // per call; candidates come in order of hope
-constexpr int kMinLaunches = 8;                   // in a graph, which is what is timed
-constexpr int kReplays = 5;                       // of those that may win; the others run once
-constexpr double kMayWin = 1.25;                  // times the fastest of the first round
-constexpr double kTie = 0.98;                     // a later candidate has to be faster than this
-constexpr double kGenericFlops = 2e7;             // up to which the generic kernel may win
-constexpr uintptr_t kPlaceholder = 4096;          // an aligned address, for the absent x
+constexpr int kMinLaunches = 8;                    // in a graph, which is what is timed
+constexpr int kReplays = 5;                        // of those that may win; the others run once
+constexpr double kMayWin = 1.25;                   // times the fastest of the first round
+constexpr double kTie = 0.98;                      // a later candidate has to be faster than this
+constexpr double kGenericFlops = 2e7;              // up to which the generic kernel may win
+constexpr uintptr_t kPlaceholder = 4096;           // an aligned address, for the absent x
 
 double flops(const LinearArgs& args) {
   return 2.0 * static_cast<double>(args.x.rows) * static_cast<double>(args.x.width) *
