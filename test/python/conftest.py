@@ -52,6 +52,12 @@ class FakeFrameOptions:
 
 
 @dataclass
+class FakeDevice:
+    name: str = 'abacus'
+    versions: str = 'beads 7'
+
+
+@dataclass
 class FakeEngine:
     """Keeps what it is given and answers with what the test wants."""
 
@@ -59,6 +65,7 @@ class FakeEngine:
     horizon: int
     steps: int
     weights_digest: str = 'digest-of-weights'
+    device: FakeDevice = field(default_factory=FakeDevice)
     calls: list[dict] = field(default_factory=list)
     answer: Callable[[np.ndarray], np.ndarray] = lambda noise: noise
 

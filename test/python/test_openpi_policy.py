@@ -4,6 +4,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,15 +103,26 @@ def test_recorded_policy(golden, name):
     np.testing.assert_array_equal(chunk.model_actions, data['out.model_actions'])
 
 
-def test_loads_the_engine_with_its_settings(golden):
+def test_loads_the_engine_with_its_settings(golden, tmp_path):
     case, data = recorded(golden, 'aloha_pi05')
+    calibration, packed = tmp_path / 'c.json', tmp_path / 'p.safetensors'
     settings = replace(
         settings_of(golden, 'aloha_pi05', case, data),
         horizon=7,
         threads=2,
         recipe='bf16',
-        calibration='c.json',
+        calibration=calibration,
+        packed=packed,
+        backend='cuda',
+        device=1,
+        tuning=Path('t.json'),
     )
+    with pytest.raises(Error, match=r'calibration .*c\.json does not exist; `flashrt calibrate` writes it'):
+        load_policy(settings, core_of(case))
+    calibration.write_text('{}')
+    with pytest.raises(Error, match=r'packed weights .*p\.safetensors does not exist; `flashrt pack`'):
+        load_policy(settings, core_of(case))
+    packed.write_text('')
     policy = load_policy(settings, core_of(case))
     times = policy.engine.options.pop('times')
     assert policy.engine.options == {
@@ -119,19 +131,25 @@ def test_loads_the_engine_with_its_settings(golden):
         'steps': 10,
         'horizon': 7,
         'recipe': 'bf16',
-        'calibration': 'c.json',
+        'calibration': str(calibration),
         'float_images': False,
         'max_image_bytes': 0,
         'frame_options': (),
         'guided': False,
-        'backend': 'cpu',
+        'float_activations': False,
+        'packed': str(packed),
+        'backend': 'cuda',
         'threads': 2,
+        'device': 1,
+        'tuning': 't.json',
     }
     assert times == data_times()
     assert policy.spec.horizon == 7
     assert policy.spec.cameras == ('cam_high', 'cam_left_wrist', 'cam_right_wrist')
     info = policy.info()
     assert info['weights_digest'] == 'digest-of-weights'
+    assert info['device'] == 'abacus, beads 7'
+    assert info['calibration'] == str(calibration)
     assert info['statistics'].endswith('aloha_pi05.norm_stats.json')
     assert info['statistics_columns'] == 'state 14, actions 14'
     assert len(info['statistics_sha256']) == len(info['tokenizer_sha256']) == 64

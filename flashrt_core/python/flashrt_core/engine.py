@@ -4,12 +4,15 @@
 
 import importlib
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_core.errors import Error
+
+if TYPE_CHECKING:
+    from flashrt_core._core import Calibration
 
 
 class ModelConfig(Protocol):
@@ -37,12 +40,22 @@ class FrameOptions(Protocol):
     """fit, rotation and bars of the pictures of one camera."""
 
 
+class Device(Protocol):
+    """What an engine runs on."""
+
+    name: str
+    versions: str  # of driver and libraries
+
+
 class Engine(Protocol):
     """One compiled model."""
 
     weights_digest: str
     horizon: int
     steps: int
+
+    @property
+    def device(self) -> Device: ...
 
     def infer(
         self,
@@ -52,6 +65,15 @@ class Engine(Protocol):
         state: NDArray[np.float32] | None = None,
         guidance: Guidance | None = None,
     ) -> NDArray[np.float32]: ...
+
+    def observe(
+        self,
+        calibration: 'Calibration',
+        images: NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame],
+        tokens: NDArray[np.int32],
+        noise: NDArray[np.float32],
+        state: NDArray[np.float32] | None = None,
+    ) -> None: ...
 
 
 class Core(Protocol):
@@ -74,8 +96,12 @@ class Core(Protocol):
         max_image_bytes: int,
         frame_options: Sequence[FrameOptions],
         guided: bool,
+        float_activations: bool,
+        packed: str | None,
         backend: str,
         threads: int,
+        device: int,
+        tuning: str | None,
     ) -> Engine: ...
 
     def Frame(  # noqa: N802

@@ -2,8 +2,10 @@
 # Copyright 2026 The flashrt_ros authors
 """Observation to action chunk: the protocol of a policy, and the policy that runs a checkpoint."""
 
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +24,7 @@ from flashrt_core.settings import GuidanceSettings, PolicySettings
 from flashrt_core.tokenizer import Tokenizer
 from flashrt_core.types import ActionChunk, ActionPrefix, CameraFrame, Observation, OutOfRange, PolicySpec
 
-__all__ = ['FlashPolicy', 'GuidanceSettings', 'Policy', 'PolicySettings', 'load_policy']
+__all__ = ['FlashPolicy', 'GuidanceSettings', 'ModelInput', 'Policy', 'PolicySettings', 'load_policy']
 
 EngineImages = NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame]
 
@@ -56,6 +58,24 @@ class Policy(Protocol):
     def info(self) -> Mapping[str, str]: ...
 
 
+@dataclass(frozen=True, eq=False)
+class ModelInput:
+    """An observation as the engine takes it, and what the way back to the robot needs."""
+
+    images: EngineImages
+    tokens: NDArray[np.int32]
+    noise: NDArray[np.float32]
+    model_state: NDArray[np.float32] | None  # Pi0 only
+    state: StateForms
+    seed: int | None  # of the noise; None when the caller gave it
+    out_of_range: tuple[OutOfRange, ...]
+
+    @property
+    def inputs(self) -> tuple:
+        """As Engine.infer takes them."""
+        return self.images, self.tokens, self.noise, self.model_state
+
+
 class FlashPolicy:
     """Runs one checkpoint: its pipeline around an engine, one prompt at a time."""
 
@@ -80,6 +100,8 @@ class FlashPolicy:
         self._core = core
         self._times = times
         self._names = column_names(settings, spec.state_dim)
+        device = engine.device
+        self._device = f'{device.name}, {device.versions}'
         self._longest_bin = max(
             range(FIRST_BIN, LAST_BIN + 1), key=lambda value: len(tokenizer.encode(f' {value} {value}'))
         )
@@ -121,6 +143,40 @@ class FlashPolicy:
     ) -> ActionChunk:
         """noise: [horizon, model_action_dim]; without it, drawn from (seed or settings.seed, tick)."""
         start = time.perf_counter()
+        guidance = None if prefix is None else self._guidance(prefix)
+        given = self.model_input(observation, noise=noise, seed=seed)
+
+        ready = time.perf_counter()
+        model_actions = self.engine.infer(*given.inputs, guidance)
+        done = time.perf_counter()
+
+        if not np.isfinite(model_actions).all():
+            row, column = np.argwhere(~np.isfinite(model_actions))[0]
+            raise Error(f'infer: the model gave {model_actions[row, column]} in row {row}, column {column}')
+        actions = self.pipeline.robot_actions(model_actions, given.state)
+        end = time.perf_counter()
+        return ActionChunk(
+            actions=actions,
+            model_actions=model_actions,
+            stamps_ns=dict(observation.stamps_ns),
+            prompt_id=self._prompt_id,
+            seed=given.seed,
+            timings={
+                'preprocess': (ready - start) * 1e3,
+                'engine': (done - ready) * 1e3,
+                'postprocess': (end - done) * 1e3,
+            },
+            out_of_range=given.out_of_range,
+        )
+
+    def model_input(
+        self,
+        observation: Observation,
+        *,
+        noise: NDArray[np.float32] | None = None,
+        seed: int | None = None,
+    ) -> ModelInput:
+        """What `infer` gives to the engine; a tick passes where the noise is drawn."""
         if noise is not None and seed is not None:
             raise Error(f'infer: noise and seed {seed} were both given; give one')
         if not self._prompt_id or observation.prompt_id != self._prompt_id:
@@ -134,32 +190,16 @@ class FlashPolicy:
         tokens = self._fixed_tokens
         if tokens is None:
             tokens = self._tokens(self._task, state_bins(state.normalised))
-        guidance = None if prefix is None else self._guidance(prefix)
         if noise is None:
             seed = self._settings.seed if seed is None else seed
             noise = self._draw(seed)
-        noise = self._checked_noise(noise)
-
-        ready = time.perf_counter()
-        model_actions = self.engine.infer(images, tokens, noise, self._model_state(state), guidance)
-        done = time.perf_counter()
-
-        if not np.isfinite(model_actions).all():
-            row, column = np.argwhere(~np.isfinite(model_actions))[0]
-            raise Error(f'infer: the model gave {model_actions[row, column]} in row {row}, column {column}')
-        actions = self.pipeline.robot_actions(model_actions, state)
-        end = time.perf_counter()
-        return ActionChunk(
-            actions=actions,
-            model_actions=model_actions,
-            stamps_ns=dict(observation.stamps_ns),
-            prompt_id=self._prompt_id,
+        return ModelInput(
+            images=images,
+            tokens=tokens,
+            noise=self._checked_noise(noise),
+            model_state=self._model_state(state),
+            state=state,
             seed=seed,
-            timings={
-                'preprocess': (ready - start) * 1e3,
-                'engine': (done - ready) * 1e3,
-                'postprocess': (end - done) * 1e3,
-            },
             out_of_range=out_of_range,
         )
 
@@ -251,7 +291,9 @@ class FlashPolicy:
             'model': self._config.model_type,
             'weights_digest': self.engine.weights_digest,
             'backend': self._settings.backend,
+            'device': self._device,
             'recipe': self._settings.recipe,
+            'calibration': str(self._settings.calibration or ''),
             'tokenizer': str(self.tokenizer.path),
             'tokenizer_sha256': self.tokenizer.sha256,
             **self.pipeline.sources,
@@ -351,12 +393,17 @@ class FlashPolicy:
         return self._core.Guidance(previous, weights, guidance_scale(self._times, guidance.max_weight), 0)
 
 
-def load_policy(settings: PolicySettings, core: Core | None = None) -> FlashPolicy:
+def load_policy(
+    settings: PolicySettings, core: Core | None = None, *, float_activations: bool = False
+) -> FlashPolicy:
     """Reads the checkpoint's files, checks them against the settings, and compiles the engine.
 
-    core: a stand-in for the native module.
+    core: a stand-in for the native module. float_activations: what the recipe quantises is held in float, to
+    calibrate.
     """
     core = core or native_core()
+    _refuse_missing('calibration', settings.calibration, '`flashrt calibrate` writes it')
+    _refuse_missing('packed weights', settings.packed, '`flashrt pack` writes them')
     checkpoint = str(settings.checkpoint)
     config = core.read_model_config(checkpoint)
     steps = _setting_or_checkpoint(settings, config, 'steps')
@@ -378,13 +425,17 @@ def load_policy(settings: PolicySettings, core: Core | None = None) -> FlashPoli
         horizon=settings.horizon,
         times=times.tolist(),
         recipe=settings.recipe,
-        calibration=None if settings.calibration is None else str(settings.calibration),
+        calibration=_path(settings.calibration),
         float_images=settings.resize != 'openpi',
         max_image_bytes=settings.max_image_bytes,
         frame_options=_frame_options(settings, pipeline, core) if settings.max_image_bytes else (),
         guided=settings.real_time_chunking,
+        float_activations=float_activations,
+        packed=_path(settings.packed),
         backend=settings.backend,
         threads=settings.threads,
+        device=settings.device,
+        tuning=_path(settings.tuning),
     )
     spec = PolicySpec(
         cameras=tuple(camera.name for camera in pipeline.cameras),
@@ -406,6 +457,16 @@ def load_policy(settings: PolicySettings, core: Core | None = None) -> FlashPoli
         engine=engine,
         times=times,
     )
+
+
+def _refuse_missing(what: str, path: str | os.PathLike | None, remedy: str) -> None:
+    """Before the weights are read, which takes long."""
+    if path is not None and not Path(path).exists():
+        raise Error(f'{what} {path} does not exist; {remedy}')
+
+
+def _path(path: str | os.PathLike | None) -> str | None:
+    return None if path is None else os.fspath(path)
 
 
 def _frame_options(settings: PolicySettings, pipeline: Pipeline, core: Core) -> list[FrameOptions]:

@@ -86,10 +86,13 @@ class PolicySettings:
     guidance: GuidanceSettings | None = None  # needed for a prefix of mode 'guided'; or the checkpoint
     seed: int = 0  # of the noise where infer is given neither noise nor seed
 
-    backend: str = 'cpu'
-    recipe: str = 'f32'
-    calibration: str | os.PathLike | None = None
+    backend: str = 'cpu'  # or 'cuda'
+    recipe: str = 'f32'  # f32, bf16, fp8, fp8_f16 or the path of a recipe file
+    calibration: str | os.PathLike | None = None  # of `flashrt calibrate`, for FP8 activations
+    packed: str | os.PathLike | None = None  # of `flashrt pack`: read instead of the weights
     threads: int = 0  # 0 = as many as the machine has
+    device: int = 0  # cuda, as the following: index of the GPU
+    tuning: str | os.PathLike | None = None  # keeps which algorithms are fastest; made where there is none
 
     def __post_init__(self) -> None:
         _check_choices(
