@@ -20,6 +20,7 @@ from mcap.records import Channel, Message, Schema
 from rosbags.interfaces import Connection, QosReliability
 from rosbags.rosbag2 import Reader
 
+from flashrt_core.errors import Error
 from flashrt_ros.mcap_recovery import recover_records
 
 Warn = Callable[[str], None]
@@ -34,7 +35,7 @@ _SMALL_UNPACKED_BYTES = 1 << 30
 _UNPACK_STEP_BYTES = 1 << 20
 
 
-class BagError(ValueError):
+class BagError(Error):
     """A recording that cannot be used; the text says why and what to do."""
 
 

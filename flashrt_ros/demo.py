@@ -25,7 +25,6 @@ from flashrt_ros.bag_inputs import observations
 from flashrt_ros.demo_checkpoint import TOKENIZER, write_demo_checkpoint
 from flashrt_ros.dependence import dependences
 from flashrt_ros.load import load_policy, prepare
-from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.replay import publish
 from flashrt_ros.replay_setup import NODE_NAME, Warnings, checked_parameters, live_replay
@@ -62,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console()
     try:
         faults = run_demo(options.out, console, simulated_time=options.clock)
-    except (BagError, ParameterFaults, Error) as error:
+    except Error as error:
         faults = [str(error)]
     for fault in faults:
         Console(stderr=True).print(f'FAILED: {fault}', style='bold red', markup=False, highlight=False)

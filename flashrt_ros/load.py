@@ -50,7 +50,10 @@ def policy_settings(parameters: Parameters) -> PolicySettings:
         backend=parameters.backend,
         recipe=parameters.recipe,
         calibration=parameters.calibration or None,
+        packed=parameters.packed or None,
         threads=parameters.threads,
+        device=parameters.device,
+        tuning=parameters.tuning or None,
     )
 
 
@@ -71,6 +74,17 @@ def prepare(policy: 'Policy', parameters: Parameters) -> int:
             'actions.representation',
             ['end_effector actions are no joint commands: they run in offline replay, not in this node'],
         )
+    check_fit(policy, parameters)
+    policy.warm_up()
+    prompt_id = policy.set_prompt(parameters.prompt)
+    if faults := _trial(policy, prompt_id, len(parameters.joint_names)):
+        raise ParameterFaults('policy and parameters', faults)
+    policy.reset()
+    return prompt_id
+
+
+def check_fit(policy: 'Policy', parameters: Parameters) -> None:
+    """Raises where the policy is not the one that the parameters describe."""
     spec, joints = policy.spec, len(parameters.joint_names)
     faults = []
     if set(spec.cameras) != set(parameters.camera_names):
@@ -81,7 +95,7 @@ def prepare(policy: 'Policy', parameters: Parameters) -> int:
         faults.append(
             f'joints.names has {joints} names, the state of the policy has {spec.state_dim} columns'
         )
-    if spec.action_dim != joints:
+    if parameters.representation != 'end_effector' and spec.action_dim != joints:
         faults.append(
             f'joints.names has {joints} names, the actions of the policy have {spec.action_dim} columns'
         )
@@ -91,14 +105,8 @@ def prepare(policy: 'Policy', parameters: Parameters) -> int:
         )
     if (model := policy.info()['model']) != parameters.model_config:
         faults.append(f'model.config is {parameters.model_config}, the checkpoint holds {model}')
-    if not faults:
-        policy.warm_up()
-        prompt_id = policy.set_prompt(parameters.prompt)
-        faults += _trial(policy, prompt_id, joints)
     if faults:
         raise ParameterFaults('policy and parameters', faults)
-    policy.reset()
-    return prompt_id
 
 
 def _trial(policy: 'Policy', prompt_id: int, joints: int) -> list[str]:

@@ -10,13 +10,15 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 
+from flashrt_core.errors import Error
+
 REQUIRED = object()  # default of a key that has none, because a guess could move the arm
 
 _EXAMPLES = {str: "'text'", int: '10', float: '2.0', bool: 'true'}
 _WANTED = {str: 'a text', int: 'a whole number', float: 'a number', bool: 'true or false'}
 
 
-class ParameterFaults(ValueError):
+class ParameterFaults(Error):
     """A configuration that cannot be used; the text lists every fault of it."""
 
     def __init__(self, source: str, faults: Iterable[str]) -> None:

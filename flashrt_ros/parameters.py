@@ -144,10 +144,38 @@ class Parameters:
         high=1000,
     )
     horizon: int = key('model.horizon', '0: as the checkpoint says', unit='rows', default=0, low=0, high=1000)
-    backend: str = key('model.backend', 'where the model runs', default='cpu', choices=('cpu',))
-    recipe: str = key('model.recipe', 'precision recipe', default='f32')
-    calibration: str = key('model.calibration', 'calibration file of an FP8 recipe', default='')
-    threads: int = key('model.threads', '0: as many as the machine has', default=0, low=0, high=1024)
+    backend: str = key(
+        'model.backend',
+        'what runs the model: the processor, or an NVIDIA GPU',
+        default='cpu',
+        choices=('cpu', 'cuda'),
+    )
+    device: int = key(
+        'model.device', 'index of the GPU, as CUDA counts them; backend cuda', default=0, low=0, high=63
+    )
+    recipe: str = key(
+        'model.recipe', 'precision: f32, bf16, fp8, fp8_f16 or the path of a recipe file', default='f32'
+    )
+    calibration: str = key(
+        'model.calibration',
+        'scales of the activations, which `flashrt calibrate` writes here; required by fp8 and fp8_f16',
+        default='',
+    )
+    packed: str = key(
+        'model.packed',
+        'weights as the recipe reads them, made by `flashrt pack` for a fast start; empty: the checkpoint is '
+        'read',
+        default='',
+    )
+    tuning: str = key(
+        'model.tuning',
+        'file that keeps which algorithms are fastest on this GPU, made where there is none; empty: they are '
+        'timed at every start; backend cuda',
+        default='',
+    )
+    threads: int = key(
+        'model.threads', 'processor cores to use; 0: all of the machine', default=0, low=0, high=1024
+    )
     allow_degenerate_statistics: bool = key(
         'model.allow_degenerate_statistics',
         'run although a column of the statistics has no width',
@@ -381,6 +409,14 @@ def _one_source_of_statistics(statistics: str, asset_id: str, origin: str) -> It
         yield 'model.statistics or model.asset_id is missing: one of them must name the statistics'
 
 
+def _fp8_is_calibrated(recipe: str, calibration: str) -> Iterator[str]:
+    if recipe in ('fp8', 'fp8_f16') and not calibration:
+        yield (
+            f'model.calibration is missing: recipe {recipe} needs the scales of the activations; name the '
+            'file that `flashrt calibrate RECORDING --params THIS_FILE` is to write'
+        )
+
+
 def _aloha_says_adapt_to_pi(platform: str, adapt_to_pi: bool | None) -> Iterator[str]:
     if platform == 'aloha' and adapt_to_pi is None:
         yield 'model.adapt_to_pi is missing: platform aloha needs true or false'
@@ -453,6 +489,7 @@ def _sides_that_an_engine_resizes(max_image_bytes: int, max_side: int) -> Iterat
 _RULES = (
     (('dry_run',), _dry_run_only),
     (('statistics', 'asset_id', 'origin'), _one_source_of_statistics),
+    (('recipe', 'calibration'), _fp8_is_calibrated),
     (('platform', 'adapt_to_pi'), _aloha_says_adapt_to_pi),
     (('origin', 'normalisation', 'delta_mask'), _openpi_says),
     (('camera_names',), _names_once('cameras.names')),

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from flashrt_core.errors import Error
 from flashrt_ros.bag import BagError
-from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.replay_offline import replay_offline
 from flashrt_ros.replay_setup import live_replay
 from flashrt_ros.report import Report
@@ -52,7 +51,7 @@ def run(
             report = replay_offline(bag, params, out, console, inference_s=inference_ms / 1e3)
         else:
             report = live_replay()(bag, params, out, console, simulated_time=clock)
-    except (BagError, ParameterFaults, Error) as error:
+    except Error as error:
         _complain(str(error))
         raise typer.Exit(FAULTY) from None
     report = replace(report, budget_ms=budget_ms)

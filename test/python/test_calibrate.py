@@ -12,10 +12,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from flashrt_core._core import Calibration, Engine
-from flashrt_core.calibrate import CalibrationSettings, calibrate
+from flashrt_core.calibrate import CalibrationSettings, calibrate, calibrate_policy, load_to_calibrate
 from flashrt_core.errors import Error
+from flashrt_core.policy import FlashPolicy
 from flashrt_core.programs import ProgramKey, Programs
-from flashrt_core.samples import read_samples
+from flashrt_core.samples import Sample, read_samples
+from flashrt_core.settings import PolicySettings
+from flashrt_core.types import CameraFrame, Observation
 
 MODEL = Path(__file__).parents[1] / 'golden' / 'pi05_tiny'
 E4M3_MAX = 448
@@ -136,6 +139,101 @@ def test_inputs_that_show_nothing_are_refused():
     silent = replace(sample, noise=np.zeros_like(sample.noise))
     with pytest.raises(Error, match='is all zeros'):
         calibrate(MODEL, [(name, silent)])
+
+
+def test_a_recipe_that_quantises_nothing_is_refused_after_one_sample():
+    taken = []
+
+    def counted():
+        for name, sample in samples('case_01', 'case_03'):
+            taken.append(name)
+            yield name, sample
+
+    with pytest.raises(Error, match='the recipe quantises no activation'):
+        calibrate(MODEL, counted(), CalibrationSettings(recipe='bf16'))
+    assert taken == ['case_01[0]']
+
+
+@pytest.fixture
+def settings(write_stats) -> PolicySettings:
+    return PolicySettings(
+        checkpoint=MODEL,
+        tokenizer=MODEL.parent / 'pi_tokenizer' / 'tiny_spm.model',
+        origin='openpi',
+        platform='none',
+        cameras=('base_0_rgb', 'left_wrist_0_rgb'),
+        resize='openpi',
+        fit='letterbox',
+        state_in_prompt=True,
+        actions='joint_position',
+        statistics=write_stats(7, 7),
+        normalisation='quantile',
+        delta_mask=(),
+        state_dim=7,
+        action_dim=7,
+        prompt_capacity=60,
+        steps=2,
+        recipe='fp8',
+        calibration='not_made_yet.json',
+        threads=2,
+    )
+
+
+def observed(policy: FlashPolicy, count: int = 2) -> list[tuple[str, Observation]]:
+    rng = np.random.default_rng(1)
+    prompt_id = policy.set_prompt('pick up the red block')
+    return [
+        (
+            f'moment {i}',
+            Observation(
+                {name: rng.integers(0, 256, (48, 64, 3), np.uint8) for name in policy.spec.cameras},
+                rng.uniform(-1, 1, 7),
+                prompt_id=prompt_id,
+            ),
+        )
+        for i in range(count)
+    ]
+
+
+def scales_of(calibration: Calibration) -> dict[str, list[float]]:
+    return {site: calibration.scales(site) for site in calibration.sites}
+
+
+def test_what_a_policy_saw_gives_the_scales_of_the_same_model_inputs(settings):
+    policy = load_to_calibrate(settings)
+    observations = observed(policy)
+    calibration = calibrate_policy(policy, observations, CalibrationSettings(per_step=True))
+    assert calibration.origin == '2 samples (moment 0, moment 1), 2 steps, recipe fp8, min_max, per step'
+    assert len(calibration.scales('denoise.0.attn_norm')) == 2
+
+    policy.reset()
+    inputs = [(name, policy.model_input(observation)) for name, observation in observations]
+    assert not np.array_equal(inputs[0][1].noise, inputs[1][1].noise)
+    same = [
+        (name, Sample(*given.inputs, camera_mask=np.ones(2, bool), token_mask=np.ones(60, bool), steps=2))
+        for name, given in inputs
+    ]
+    expected = calibrate(MODEL, same, CalibrationSettings(per_step=True), threads=2)
+    assert scales_of(calibration) == scales_of(expected)
+
+
+def test_frames_that_the_engine_resizes_have_the_same_scales(settings):
+    policy = load_to_calibrate(settings)
+    resized = calibrate_policy(policy, observed(policy), CalibrationSettings())
+    policy = load_to_calibrate(replace(settings, max_image_bytes=48 * 64 * 3))
+    in_engine = calibrate_policy(policy, observed(policy), CalibrationSettings())
+    assert scales_of(resized) == scales_of(in_engine)
+
+
+@pytest.mark.parametrize('as_frame', [False, True])
+def test_a_camera_that_shows_nothing_is_named(settings, as_frame):
+    policy = load_to_calibrate(settings)
+    ((name, observation),) = observed(policy, 1)
+    grey = np.full((48, 64, 3), 16, np.uint8)  # between black bars the model sees two colours
+    blank = CameraFrame(grey, 'rgb8', 48, 64, 192) if as_frame else grey
+    observation = replace(observation, images=dict(observation.images) | {'left_wrist_0_rgb': blank})
+    with pytest.raises(Error, match="moment 0 shows nothing: every pixel of camera 'left_wrist_0_rgb' is 16"):
+        calibrate_policy(policy, [(name, observation)], CalibrationSettings())
 
 
 def test_samples_that_do_not_fit_are_named(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flashrt_core import Error
-from flashrt_core.calibrate import CalibrationSettings, calibrate
+from flashrt_core.calibrate import calibrate
 from flashrt_core.comparison import compare_calls
 from flashrt_core.programs import ProgramKey, Programs
 from flashrt_core.samples import read_samples
@@ -25,7 +25,7 @@ def samples(model):
 @pytest.fixture(scope='module')
 def scales(model, samples, tmp_path_factory):
     path = tmp_path_factory.mktemp('scales') / 'scales.json'
-    calibrate(model, samples, CalibrationSettings(threads=2)).save(path)
+    calibrate(model, samples, threads=2).save(path)
     return path
 
 

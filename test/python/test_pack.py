@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from flashrt_core import Error, _core
-from flashrt_core.calibrate import CalibrationSettings, calibrate
+from flashrt_core.calibrate import calibrate
 from flashrt_core.samples import read_samples
 
 SIZES = {'cameras': 2, 'prompt_capacity': 12, 'steps': 2, 'threads': 2}
@@ -32,7 +32,7 @@ def checkpoint(golden, tmp_path):
 def scales(golden, tmp_path_factory):
     path = tmp_path_factory.mktemp('scales') / 'scales.json'
     samples = read_samples(golden / 'pi05_tiny' / 'case_03.safetensors')
-    calibrate(golden / 'pi05_tiny', samples, CalibrationSettings(threads=2)).save(path)
+    calibrate(golden / 'pi05_tiny', samples, threads=2).save(path)
     return path
 
 

@@ -1,43 +1,137 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""`flashrt calibrate`: recorded model inputs to the scales of quantised activations."""
+"""`flashrt calibrate`: what a model or a robot saw to the scales of quantised activations."""
 
 import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from rich.console import Console
+from rich.progress import track
 
-from flashrt_core.calibrate import CalibrationSettings, Estimator, calibrate
+from flashrt_core.calibrate import (
+    CalibrationSettings,
+    Estimator,
+    calibrate,
+    calibrate_policy,
+    load_to_calibrate,
+)
+from flashrt_core.cli.options import Packed, Tuning, given
 from flashrt_core.errors import Error
+from flashrt_core.recordings import open_recording
 from flashrt_core.samples import read_samples
+
+if TYPE_CHECKING:
+    from flashrt_core._core import Calibration
+
+Item = TypeVar('Item')
 
 
 def run(
-    checkpoint: Annotated[Path, typer.Argument(help='Folder with config.json and weights.')],
-    samples: Annotated[
+    source: Annotated[
         Path,
-        typer.Argument(help='Model inputs: a .npz or .safetensors file, or a folder of cases.'),
+        typer.Argument(
+            metavar='CHECKPOINT|RECORDING',
+            help='Folder with config.json and weights; with --params, a recording of rosbag2.',
+        ),
     ],
-    output: Annotated[Path, typer.Option('--output', '-o', help='The calibration file to write (JSON).')],
-    recipe: Annotated[str, typer.Option(help='fp8, fp8_f16 or the path of a recipe file.')] = 'fp8',
+    samples: Annotated[
+        Path | None,
+        typer.Argument(help='Of a checkpoint: a .npz or .safetensors file, or a folder of cases.'),
+    ] = None,
+    params: Annotated[
+        Path | None, typer.Option(help='Parameter file of the policy node, which names the checkpoint.')
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            '--output', '-o', help='The file to write (JSON); with --params, else model.calibration.'
+        ),
+    ] = None,
+    observations: Annotated[
+        int, typer.Option(min=1, help='How many to take of a recording, spread over its length.')
+    ] = 32,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help='fp8, fp8_f16 or the path of a recipe file; else fp8, or model.recipe.'),
+    ] = None,
     estimator: Annotated[
         Estimator, typer.Option(help='min_max: the largest value; percentile: cut off outliers.')
     ] = 'min_max',
     fraction: Annotated[float, typer.Option(help='Of the values inside the range, for percentile.')] = 0.9999,
     per_step: Annotated[bool, typer.Option('--per-step', help='One scale per denoise step.')] = False,
-    backend: Annotated[str, typer.Option(help='What runs the model.')] = 'cpu',
-    threads: Annotated[int, typer.Option(help='0: one per core.')] = 0,
+    backend: Annotated[
+        str | None, typer.Option(help='cpu or cuda; else cpu, or model.backend. The scales fit both.')
+    ] = None,
+    packed: Packed = None,
+    device: Annotated[int | None, typer.Option(help='Index of the GPU; else 0, or model.device.')] = None,
+    tuning: Tuning = None,
+    threads: Annotated[int | None, typer.Option(help='0: one per core; else 0, or model.threads.')] = None,
 ) -> None:
     """Measure the scales that a recipe with FP8 activations needs.
 
-    The samples should look like what the robot will see, and be others than those the result is judged by.
+    Either `flashrt calibrate CHECKPOINT SAMPLES -o FILE` on inputs of the model, or `flashrt calibrate
+    RECORDING --params P` on what a robot saw: observations are formed as the node forms them.
+
+    They should look like what the robot will see, and be others than those the result is judged by.
     """
-    if not output.resolve().parent.is_dir():
-        raise Error(f'calibrate: folder {output.resolve().parent} of the output does not exist')
-    settings = CalibrationSettings(recipe, estimator, fraction, per_step, backend, threads)
-    calibration = calibrate(checkpoint, read_samples(samples), settings)
+    how = CalibrationSettings(recipe or 'fp8', estimator, fraction, per_step)
+    engine = given(backend=backend, packed=packed, device=device, tuning=tuning, threads=threads)
+    if params is not None:
+        if samples is not None:
+            raise Error('calibrate: --params names the checkpoint, so only the recording is given beside it')
+        changes = engine | given(recipe=recipe)
+        calibration, output = _from_recording(source, params, output, observations, changes, how)
+    else:
+        if samples is None or output is None:
+            raise Error(
+                'calibrate: give CHECKPOINT SAMPLES --output FILE, or, for what a robot saw, RECORDING '
+                '--params FILE'
+            )
+        _check_folder(output)
+        calibration = calibrate(source, _with_progress(read_samples(samples)), how, **engine)
     calibration.save(output)
     print(f'{output}: {len(calibration.sites)} sites from {calibration.origin}')
     if calibration.samples == 1:
-        print('warning: one observation says little about the range of others', file=sys.stderr)
+        _warn('one observation says little about the range of others')
+
+
+def _from_recording(
+    bag: Path,
+    params: Path,
+    output: Path | None,
+    count: int,
+    changes: dict[str, Any],
+    how: CalibrationSettings,
+) -> tuple['Calibration', Path]:
+    """The calibration, and where it goes; changes: fields of the policy settings that options replace."""
+    with open_recording(bag, params, _warn) as recording:
+        settings = replace(recording.settings, **changes)
+        target = output or settings.calibration
+        if target is None:
+            raise Error(f'calibrate: give --output, or name the file as model.calibration in {params}')
+        target = Path(target)
+        _check_folder(target)
+        policy = load_to_calibrate(settings)
+        observed = _with_progress(recording.observations(policy, count), count)
+        return calibrate_policy(policy, observed, replace(how, recipe=settings.recipe)), target
+
+
+def _check_folder(output: Path) -> None:
+    """Before the work."""
+    if not output.resolve().parent.is_dir():
+        raise Error(f'calibrate: folder {output.resolve().parent} of the output does not exist')
+
+
+def _with_progress(items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
+    console = Console(stderr=True)
+    return iter(
+        track(items, 'calibrate', total, console=console, transient=True, disable=not console.is_terminal)
+    )
+
+
+def _warn(text: str) -> None:
+    print(f'warning: {text}', file=sys.stderr)
