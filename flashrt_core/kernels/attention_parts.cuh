@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -75,6 +76,24 @@ __device__ __forceinline__ VisibleKeys visible_keys(const AttentionArgs& args, i
     keys.total += keys.count[r];
   }
   return keys;
+}
+
+// ---- loads
+
+__device__ __forceinline__ const std::byte* bytes_at(const Matrix& m, int64_t element) {
+  return reinterpret_cast<const std::byte*>(static_cast<const bf16*>(m.data) + element);
+}
+
+// They stay where they are written: ahead of wait_for_previous(), or of all that hides them.
+__device__ __forceinline__ void load_ahead(const std::byte* p, uint4& words) {
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "l"(p));
+}
+__device__ __forceinline__ void load_ahead(const std::byte* p, uint2& words) {
+  asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+               : "=r"(words.x), "=r"(words.y)
+               : "l"(p));
 }
 
 // ---- copies into shared memory that run beside the computation
@@ -163,6 +182,11 @@ __device__ __forceinline__ float exp2_approximate(
 __device__ __forceinline__ float offset_of(float maximum) {
   return maximum == kNoKey ? 0.0f : maximum;
 }
+// Over the warp: on integers of the same order, in one instruction.
+__device__ __forceinline__ float ordered_warp_max(float x) {
+  const auto turned = [](int bits) { return bits ^ (bits >> 31 & INT32_MAX); };
+  return __int_as_float(turned(__reduce_max_sync(kAllLanes, turned(__float_as_int(x)))));
+}
 // Over the four lanes that hold a row.
 __device__ __forceinline__ float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
@@ -175,6 +199,12 @@ __device__ __forceinline__ float row_sum(float x) {
 
 // ---- clusters of blocks, from compute capability 9.0 on; launchers use them nowhere else
 
+// For a wait that finds every block started: it passes no data on.
+__device__ __forceinline__ void cluster_started() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
 // Everything a thread wrote before, in any block of the cluster, is seen by all after their wait.
 __device__ __forceinline__ void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
@@ -195,6 +225,57 @@ __device__ __forceinline__ T* in_block(T* shared, int rank) {
   return reinterpret_cast<T*>(address);
 #else
   return shared;
+#endif
+}
+
+// What blocks send into each other's shared memory counts towards the bytes that the receiver's
+// barrier expects; so nobody waits but the receiver. One thread sets up the barrier of its block,
+// before this block says that it has started.
+__device__ __forceinline__ void expect_bytes(uint64_t* barrier, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+#endif
+}
+__device__ __forceinline__ uint32_t address_in_block(const void* p, int rank) {
+  uint32_t address = shared_address(p);
+#if __CUDA_ARCH__ >= 900
+  asm("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(address) : "r"(rank));
+#endif
+  return address;
+}
+__device__ __forceinline__ void send(float4* to, const float4& x, uint64_t* barrier, int rank) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(address_in_block(to, rank)),
+      "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(address_in_block(barrier, rank))
+      : "memory");
+#endif
+}
+__device__ __forceinline__ void send(float2* to, const float2& x, uint64_t* barrier, int rank) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::
+          "r"(address_in_block(to, rank)),
+      "f"(x.x), "f"(x.y), "r"(address_in_block(barrier, rank))
+      : "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_bytes(uint64_t* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "WAIT:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], 0;\n"
+      "@!done bra WAIT;\n"
+      "}" ::"r"(shared_address(barrier))
+      : "memory");
 #endif
 }
 

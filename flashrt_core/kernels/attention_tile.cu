@@ -12,8 +12,6 @@
 //           rounded to bf16 for the second product.
 // Reference backends/cpu/attention.cpp
 
-#include <cstddef>
-
 #include "kernels/attention_parts.cuh"
 
 namespace flashrt::cuda {
@@ -152,10 +150,6 @@ __device__ __forceinline__ void store_partial(const Matrix& y, const Partial<kTi
 
 // ---- the kernel
 
-__device__ __forceinline__ const std::byte* bytes_at(const Matrix& m, int64_t element) {
-  return reinterpret_cast<const std::byte*>(static_cast<const bf16*>(m.data) + element);
-}
-
 template <int kHeadDim, int kWarpKeys, int kStages, int kSplits>
 struct Tile {
   static_assert(kHeadDim % 8 == 0 && (kWarpKeys == 16 || kWarpKeys == 32));
@@ -203,8 +197,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   const int split = blockIdx.x % kSplits, first_row = blockIdx.x / kSplits * kRows;
   const int kv_head = blockIdx.y, group = args.heads / args.kv_heads;
   const int rows = static_cast<int>(min(valid_rows(args.q), args.q.rows)) * group;
-  if (first_row >= rows) return;                // all blocks of a cluster
-  if constexpr (kSplits > 1) cluster_arrive();  // this block is there to receive
+  if (first_row >= rows) return;                 // all blocks of a cluster
+  if constexpr (kSplits > 1) cluster_started();  // this block is there to receive
 
   // With a block mask no tile crosses two blocks.
   const int mask_begin = args.block > 0 ? first_row / group / args.block * args.block : 0;
