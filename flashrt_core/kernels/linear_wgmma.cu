@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "kernels/common.cuh"
 #include "kernels/linear_epilogue.cuh"
@@ -40,10 +41,10 @@ constexpr int kBlockChannels = 64;  // the m of an instruction
 constexpr int kStepTokens = 8;      // tokens come in groups of so many
 constexpr int kMaxStages = 8;
 
-// Finished values wait in shared memory to be stored as rows. A chunk is what the four matrices of
-// one stmatrix of each warp hold; its rows are padded by 16 bytes against bank conflicts.
-constexpr int kChunkBytes = 4 * 4 * 8 * 16;           // warps, matrices, rows
-constexpr int kStagingBytes = kChunkBytes + 32 * 16;  // 32 rows at most
+// Finished values wait in shared memory to be stored as rows. A buffer holds what the four matrices
+// of one stmatrix of each warp hold; its rows are padded by 16 bytes against bank conflicts.
+constexpr int kStagedRows = 32;                                   // at most
+constexpr int kStagingBytes = 4 * 4 * 8 * 16 + kStagedRows * 16;  // warps, matrices, rows
 
 // Blocks of a cluster: `channels` (1 or 2) x `tokens` (a power of two) neighbouring tiles, each
 // computed by `splits` blocks.
@@ -93,7 +94,6 @@ struct Tile {
   using Element = Element_;
   static constexpr int kBlocks = kBlocks_;  // of channels, per warp group
   static constexpr int kTokens = kTokens_;
-  static constexpr int kSteps = kTokens / kStepTokens;
   static constexpr int kChannels = kConsumers * kBlocks * kBlockChannels;
   // Two blocks may share the rows of x, each half a whole number of swizzle patterns.
   static constexpr int kTokenRows = (kTokens + 15) / 16 * 16;
@@ -109,6 +109,8 @@ struct Tile {
   static constexpr int kBarrierOffset = kStagingOffset + kAllStagingBytes;
   static constexpr int kSharedBytes = kBarrierOffset + kStages * kBarrierBytes;
 
+  // Gating holds two chunks of sums beside all of them.
+  static constexpr bool kCanGate = kBlocks == 2 && kTokens <= 176;
   // The sums of a split wait in the stages.
   static constexpr bool kCanSplit = kChannels * kTokens * sizeof(float) <= kStagingOffset;
 };
@@ -117,7 +119,9 @@ struct Tile {
 
 constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;  // of the 168 each starts with
 constexpr int kStepBytes = 32;                                    // of a row, per instruction
-constexpr int kChunkTokens = 4 * kStepTokens;  // the most of a chunk; a split shares whole chunks
+
+// The epilogue works on chunks of so many tokens; a split shares whole ones.
+constexpr int kChunkTokens = 4 * kStepTokens;
 
 // The tiles of a cluster. Neighbours along the tokens come first: they read the same weights.
 template <class T>
@@ -355,8 +359,9 @@ template <class T>
 __device__ __forceinline__ void add_splits(const Problem& p, const Place& at,
                                            const Shared<T>& shared, const Consumer& me,
                                            const Range& own, Sums<T>& sums) {
+  constexpr int kSteps = T::kTokens / kStepTokens;
   const auto slot = [&](int b, int step) -> uint32_t {
-    const int index = (me.group * T::kBlocks + b) * T::kSteps + step;
+    const int index = (me.group * T::kBlocks + b) * kSteps + step;
     return shared.base + (index * sm90::kWarpGroup + me.thread) * sizeof(float4);
   };
   const auto is_own = [&](int step) {
@@ -365,7 +370,7 @@ __device__ __forceinline__ void add_splits(const Problem& p, const Place& at,
   // Both consumers have read the last stage before either overwrites it with sums.
   sm90::sync_threads(kBothConsumers, kConsumers * sm90::kWarpGroup);
 #pragma unroll
-  for (int step = 0; step < T::kSteps; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     if (is_own(step)) continue;
 #pragma unroll
     for (int b = 0; b < T::kBlocks; ++b) {
@@ -378,7 +383,7 @@ __device__ __forceinline__ void add_splits(const Problem& p, const Place& at,
     const Place other{at.channel, at.token, (at.split + i) % p.cluster.splits};
     const uint32_t from = sm90::address_in(rank_of(p.cluster, other), slot(0, 0)) - slot(0, 0);
 #pragma unroll
-    for (int step = 0; step < T::kSteps; ++step) {
+    for (int step = 0; step < kSteps; ++step) {
       if (!is_own(step)) continue;
 #pragma unroll
       for (int b = 0; b < T::kBlocks; ++b) {
@@ -394,11 +399,11 @@ __device__ __forceinline__ void add_splits(const Problem& p, const Place& at,
 
 // ---- the epilogue
 
-// Of the rows of W whose sums a thread holds: row l/4 + 8h of each block. They are read long before
-// they are used.
+// y = sum * factor + offset for the rows of W whose sums a thread holds: row l/4 + 8h of each
+// block. They are read long before they are used.
 template <class T>
 struct Terms {
-  float scale[T::kBlocks][2], bias[T::kBlocks][2], shift[T::kBlocks][2];
+  float factor[T::kBlocks][2], offset[T::kBlocks][2];
 };
 template <class T>
 __device__ __forceinline__ Terms<T> terms_of(const Problem& p, const Consumer& me,
@@ -414,94 +419,142 @@ __device__ __forceinline__ Terms<T> terms_of(const Problem& p, const Consumer& m
           (me.group * T::kBlocks + b) * kBlockChannels + me.warp * 16 + me.lane / 4 + 8 * h;
       const int row = weight_row<T>(p, channel_tile, r);
       const bool is_inside = row < static_cast<int>(e.y.width);
-      terms.scale[b][h] = e.scales && is_inside ? e.scales[e.is_per_channel ? row : 0] : 1;
-      terms.bias[b][h] = e.bias && is_inside ? e.bias[row] : 0;
-      terms.shift[b][h] = shift && is_inside ? shift[row] : 0;
+      const float scale = e.scales && is_inside ? e.scales[e.is_per_channel ? row : 0] : 1;
+      terms.factor[b][h] = __fmul_rn(scale, e.x_scale);
+      terms.offset[b][h] = __fadd_rn(e.bias && is_inside ? e.bias[row] : 0.0f,
+                                     shift && is_inside ? shift[row] : 0.0f);
     }
   }
   return terms;
 }
 
-// Replaces the sums of a chunk of tokens in one block of channels; f also takes the row's half h.
+// The sums of a chunk of tokens in one block of channels: those of step j are 4j to 4j + 3.
 constexpr int kChunkSums = kChunkTokens / 2;
-template <class T, class F>
-__device__ __forceinline__ void replace(float (&sums)[T::kTokens / 2], int chunk, F&& f) {
+using Chunk = float[kChunkSums];
+
+// Registers have no indices at run time. Chunks are taken out one by one instead, so that all the
+// rest of the epilogue is a loop: unrolled, it would wait for its own instructions.
+template <class T, int kChunk, int kBlock>
+__device__ __forceinline__ void take_if(bool is_it, const Sums<T>& sums, Chunk& out) {
+  if (!is_it) return;
 #pragma unroll
-  for (int i = chunk * kChunkSums; i < (chunk + 1) * kChunkSums; ++i) {
-    if (i < T::kTokens / 2) sums[i] = f(sums[i], i / 2 % 2);
+  for (int i = 0; i < kChunkSums; ++i) {
+    // Instructions that the compiler leaves in their branch: it would index memory instead.
+    if (kChunk * kChunkSums + i < T::kTokens / 2) {
+      asm volatile("mov.f32 %0, %1;" : "=f"(out[i]) : "f"(sums[kBlock][kChunk * kChunkSums + i]));
+    }
   }
 }
-
-// The sums of a chunk of tokens become y in float32.
-template <class T>
-__device__ __forceinline__ void finish(const LinearEpilogue& e, const Terms<T>& terms, int chunk,
-                                       Sums<T>& sums) {
+template <class T, int kBlock>
+__device__ __forceinline__ void take(const Sums<T>& sums, int chunk, Chunk& out) {
+  constexpr int kChunks = (T::kTokens + kChunkTokens - 1) / kChunkTokens;
 #pragma unroll
-  for (int b = 0; b < T::kBlocks; ++b) {
-    if (e.scales) {
-      replace<T>(sums[b], chunk, [&](float x, int h) { return __fmul_rn(x, terms.scale[b][h]); });
-    }
-    replace<T>(sums[b], chunk, [&](float x, int) { return __fmul_rn(x, e.x_scale); });
-    if (e.bias) {
-      replace<T>(sums[b], chunk, [&](float x, int h) { return __fadd_rn(x, terms.bias[b][h]); });
-    }
-    if (e.shift.data) {
-      replace<T>(sums[b], chunk, [&](float x, int h) { return __fadd_rn(x, terms.shift[b][h]); });
-    }
-    if (e.activation == Activation::kGeluTanh) {
-      replace<T>(sums[b], chunk, [](float x, int) { return activate(Activation::kGeluTanh, x); });
-    } else if (e.activation == Activation::kSilu) {
-      replace<T>(sums[b], chunk, [](float x, int) { return activate(Activation::kSilu, x); });
-    }
+  for (int i = 0; i < kChunkSums; ++i) out[i] = 0;
+  [&]<int... kChunk>(std::integer_sequence<int, kChunk...>) {
+    (take_if<T, kChunk, kBlock>(chunk == kChunk, sums, out), ...);
   }
+  (std::make_integer_sequence<int, kChunks>());
+}
+
+template <Activation kActivation>
+__device__ __forceinline__ void activate_all(Chunk& x) {
+#pragma unroll
+  for (int i = 0; i < kChunkSums; ++i) x[i] = activate(kActivation, x[i]);
+}
+
+// A chunk of sums becomes y in float32, but for the activation.
+template <class T, int kBlock>
+__device__ __forceinline__ void finish(const Terms<T>& terms, Chunk& x) {
+#pragma unroll
+  for (int i = 0; i < kChunkSums; ++i) {
+    const int h = i / 2 % 2;
+    x[i] = __fmaf_rn(x[i], terms.factor[kBlock][h], terms.offset[kBlock][h]);
+  }
+}
+__device__ __forceinline__ void activate(const LinearEpilogue& e, Chunk& x) {
+  if (e.activation == Activation::kGeluTanh) activate_all<Activation::kGeluTanh>(x);
+  if (e.activation == Activation::kSilu) activate_all<Activation::kSilu>(x);
 }
 
 // The product of the gate in the first block and the second, both rounded as y would have been,
 // takes the place of the gate.
-template <class T, Activation kActivation>
-__device__ __forceinline__ void gate(int chunk, Sums<T>& sums) {
-  const auto rounded = [](float x) { return to_float(from_float<bf16>(x)); };
+template <Activation kActivation>
+__device__ __forceinline__ void gate(Chunk& x, const Chunk& up) {
+  const auto low = [](uint32_t pair) { return __uint_as_float(pair << 16); };
+  const auto high = [](uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); };
 #pragma unroll
-  for (int i = chunk * kChunkSums; i < (chunk + 1) * kChunkSums; ++i) {
-    if (i >= T::kTokens / 2) continue;
-    sums[0][i] = gated(kActivation, rounded(sums[0][i]), rounded(sums[1][i]));
+  for (int i = 0; i < kChunkSums; i += 2) {
+    const uint32_t gates = packed_bf16(x[i], x[i + 1]), ups = packed_bf16(up[i], up[i + 1]);
+    x[i] = gated(kActivation, low(gates), low(ups));
+    x[i + 1] = gated(kActivation, high(gates), high(ups));
   }
 }
 
-// How a chunk lies in the staging buffer when a thread has kOut blocks of channels: rows of tokens.
+// Writes the chunks of a block of channels: through shared memory, so that neighbouring threads
+// write neighbouring channels. Two buffers take turns: one barrier orders the writes of a buffer
+// before its reads, and the reads before it before the writes after it.
+//
 // In a matrix of 16-bit values row l/4 is a channel; of e4m3 two are paired, 8 channels apart.
-template <class Out, int kOut>
-struct Chunk {
+template <class Out>
+class Writer {
+ public:
+  __device__ Writer(const Problem& p, const Matrix& y, const Consumer& me, const Range& tokens,
+                    int first_token, int first_channel)
+      : p_(p),
+        me_(me),
+        tokens_(tokens),
+        row_(me.thread / kPieces),
+        column_(first_channel + me.thread % kPieces * 16 / static_cast<int>(sizeof(Out))),
+        from_(row_ * kStride + me.thread % kPieces * 16),
+        to_(target(me)),
+        stride_(y.stride),
+        out_(static_cast<Out*>(y.data) + (first_token + row_) * y.stride + column_) {}
+
+  __device__ __forceinline__ void operator()(const Chunk& x, int chunk, int block, uint32_t buffers,
+                                             uint32_t& buffer) const {
+    Out* out = out_ + block * kBlockChannels;
+    const bool is_inside = column_ + block * kBlockChannels < p_.width;
+#pragma unroll
+    for (int step = 0; step < kChunkTokens / kStepTokens; step += kSteps) {
+      uint32_t matrices[4];
+#pragma unroll
+      for (int m = 0; m < 4; ++m) matrices[m] = matrix(x, step, m);
+      sm90::store_transposed(buffer + to_, matrices);
+      sm90::sync_threads(kGroups + me_.group, sm90::kWarpGroup);
+      const uint4 values = ordered(sm90::load_shared(buffer + from_));
+      buffer = 2 * buffers + kStagingBytes - buffer;  // the other one
+      const int first = chunk * kChunkTokens + step * kStepTokens, token = first + row_;
+      if (is_inside && tokens_.begin <= token && token < tokens_.end)
+        *reinterpret_cast<uint4*>(out + first * stride_) = values;
+    }
+  }
+
+ private:
   static constexpr bool kIsWide = sizeof(Out) == 2;
-  static constexpr int kMatrices = kOut * (kIsWide ? 2 : 1);  // of eight tokens
-  static constexpr int kSteps = 4 / kMatrices;                // of eight tokens
-  static constexpr int kRowBytes = kOut * kBlockChannels * sizeof(Out);
+  static constexpr int kMatrices = kIsWide ? 2 : 1;  // of eight tokens
+  static constexpr int kSteps = 4 / kMatrices;       // of eight tokens, in a buffer
+  static constexpr int kRowBytes = kBlockChannels * sizeof(Out);
   static constexpr int kStride = kRowBytes + 16;
   static constexpr int kPieces = kRowBytes / 16;
+  static_assert(kSteps * kStepTokens <= kStagedRows);
   static_assert(kSteps * kStepTokens * kStride <= kStagingBytes);
   static_assert(kSteps * kStepTokens * kPieces == sm90::kWarpGroup);
 
   // Where lane l points: at row l%8 of matrix l/8.
-  static __device__ __forceinline__ uint32_t row_offset(const Consumer& me) {
-    const int matrix = me.lane / 8, unit = matrix % kMatrices;
+  static __device__ __forceinline__ uint32_t target(const Consumer& me) {
+    const int matrix = me.lane / 8;
     const int token = matrix / kMatrices * kStepTokens + me.lane % 8;
-    const int block = kIsWide ? unit / 2 : unit, half = kIsWide ? unit % 2 : 0;
-    const int channel = block * kBlockChannels + me.warp * 16 + half * 8;
+    const int channel = me.warp * 16 + matrix % kMatrices * 8;
     return token * kStride + channel * sizeof(Out);
   }
-  // The values of this lane in one of the four matrices of the chunk that starts at this step.
-  template <class T>
-  static __device__ __forceinline__ uint32_t matrix(const Sums<T>& sums, int first_step, int m,
-                                                    const Divisor& divisor) {
-    const int step = first_step + m / kMatrices, unit = m % kMatrices;
-    if (step >= T::kSteps) return 0;
+  // The values of this lane in one of the four matrices of the buffer that starts at this step.
+  __device__ __forceinline__ uint32_t matrix(const Chunk& x, int first_step, int m) const {
+    const float* v = x + 4 * (first_step + m / kMatrices) + m % kMatrices * 2;
     if constexpr (kIsWide) {
-      const float* x = sums[unit / 2] + 4 * step + unit % 2 * 2;
-      return packed_bf16(x[0], x[1]);
+      return packed_bf16(v[0], v[1]);
     } else {
-      const float* x = sums[unit] + 4 * step;
-      return packed_e4m3(quotient(x[0], divisor), quotient(x[2], divisor)) |
-             packed_e4m3(quotient(x[1], divisor), quotient(x[3], divisor)) << 16;
+      return packed_e4m3(quotient(v[0], p_.divisor), quotient(v[2], p_.divisor)) |
+             packed_e4m3(quotient(v[1], p_.divisor), quotient(v[3], p_.divisor)) << 16;
     }
   }
   // Sixteen bytes of a row, in the order of the channels.
@@ -511,38 +564,45 @@ struct Chunk {
     return {__byte_perm(x.x, x.y, kEven), __byte_perm(x.z, x.w, kEven), __byte_perm(x.x, x.y, kOdd),
             __byte_perm(x.z, x.w, kOdd)};
   }
+
+  const Problem& p_;
+  const Consumer& me_;
+  const Range tokens_;  // to be written
+  const int row_, column_;
+  const uint32_t from_, to_;  // of this thread in a buffer
+  const int64_t stride_;
+  Out* const out_;
 };
 
-// Stores the finished tokens of a tile: through shared memory, so that neighbouring threads write
-// neighbouring channels. Two buffers take turns: one barrier orders the writes of a chunk before
-// its reads, and the reads before it before the writes after it.
-template <class T, class Out, int kOut>
-__device__ __forceinline__ void store_tokens(const Problem& p, const Matrix& y, const Consumer& me,
-                                             const Range& tokens, int first_token,
-                                             int first_channel, uint32_t buffers, uint32_t& buffer,
-                                             const Sums<T>& sums) {
-  using Chunk = Chunk<Out, kOut>;
-  const uint32_t to = Chunk::row_offset(me);
-  const int row = me.thread / Chunk::kPieces, piece = me.thread % Chunk::kPieces;
-  const uint32_t from = row * Chunk::kStride + piece * 16;
-  const int column = first_channel + piece * 16 / static_cast<int>(sizeof(Out));
-  Out* out = static_cast<Out*>(y.data) + (first_token + row) * y.stride + column;
-  const bool is_inside = column < p.width;
-#pragma unroll
-  for (int step = 0; step < T::kSteps; step += Chunk::kSteps) {
-    if (!tokens.overlaps(step * kStepTokens, (step + Chunk::kSteps) * kStepTokens)) continue;
-    uint32_t matrices[4];
-#pragma unroll
-    for (int m = 0; m < 4; ++m) {
-      matrices[m] = Chunk::template matrix<T>(sums, step, m, p.divisor);
+template <class T, class Out, bool kIsGated>
+__device__ __forceinline__ void store_as(const Problem& p, const Matrix& y, const Consumer& me,
+                                         const Terms<T>& terms, const Range& tokens,
+                                         int channel_tile, int first_token, uint32_t buffers,
+                                         uint32_t& buffer, const Sums<T>& sums) {
+  const LinearEpilogue& e = p.epilogue;
+  constexpr int kBlocks = kIsGated ? 1 : T::kBlocks;
+  const Writer<Out> write(p, y, me, tokens, first_token,
+                          (channel_tile * kConsumers + me.group) * kBlocks * kBlockChannels);
+#pragma unroll 1
+  for (int chunk = tokens.begin / kChunkTokens; chunk * kChunkTokens < tokens.end; ++chunk) {
+    Chunk x;
+    take<T, 0>(sums, chunk, x);
+    finish<T, 0>(terms, x);
+    if constexpr (kIsGated) {
+      Chunk up;
+      take<T, 1>(sums, chunk, up);
+      finish<T, 1>(terms, up);
+      if (e.gate_activation == Activation::kGeluTanh) gate<Activation::kGeluTanh>(x, up);
+      if (e.gate_activation == Activation::kSilu) gate<Activation::kSilu>(x, up);
+    } else {
+      activate(e, x);
     }
-    sm90::store_transposed(buffer + to, matrices);
-    sm90::sync_threads(kGroups + me.group, sm90::kWarpGroup);
-    const uint4 values = Chunk::ordered(sm90::load_shared(buffer + from));
-    buffer = 2 * buffers + kStagingBytes - buffer;  // the other one
-    const int token = step * kStepTokens + row;
-    if (is_inside && tokens.begin <= token && token < tokens.end) {
-      *reinterpret_cast<uint4*>(out + step * kStepTokens * y.stride) = values;
+    write(x, chunk, 0, buffers, buffer);
+    if constexpr (kBlocks == 2) {
+      take<T, 1>(sums, chunk, x);
+      finish<T, 1>(terms, x);
+      activate(e, x);
+      write(x, chunk, 1, buffers, buffer);
     }
   }
 }
@@ -550,36 +610,19 @@ __device__ __forceinline__ void store_tokens(const Problem& p, const Matrix& y, 
 template <class T>
 __device__ __forceinline__ void store(const Problem& p, const Consumer& me, const Terms<T>& terms,
                                       const Range& tokens, int channel_tile, int first_token,
-                                      uint32_t buffers, uint32_t& buffer, Sums<T>& sums) {
-  const LinearEpilogue& e = p.epilogue;
-  constexpr int kChunks = (T::kTokens + kChunkTokens - 1) / kChunkTokens;
-#pragma unroll
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
-    if (!tokens.overlaps(chunk * kChunkTokens, (chunk + 1) * kChunkTokens)) continue;
-    finish(e, terms, chunk, sums);
-    if constexpr (T::kBlocks == 2) {
-      if (!p.up) continue;
-      if (e.gate_activation == Activation::kGeluTanh) gate<T, Activation::kGeluTanh>(chunk, sums);
-      if (e.gate_activation == Activation::kSilu) gate<T, Activation::kSilu>(chunk, sums);
-    }
-  }
-  const auto store_as = [&]<class Out, int kOut>(const Matrix& y) {
-    const int channel = (channel_tile * kConsumers + me.group) * kOut * kBlockChannels;
-    store_tokens<T, Out, kOut>(p, y, me, tokens, first_token, channel, buffers, buffer, sums);
+                                      uint32_t buffers, uint32_t& buffer, const Sums<T>& sums) {
+  const auto store_to = [&]<bool kIsGated>(const Matrix& y) {
+    if (y.type == DType::kE4M3)
+      store_as<T, e4m3, kIsGated>(p, y, me, terms, tokens, channel_tile, first_token, buffers,
+                                  buffer, sums);
+    else
+      store_as<T, bf16, kIsGated>(p, y, me, terms, tokens, channel_tile, first_token, buffers,
+                                  buffer, sums);
   };
-  if constexpr (T::kBlocks == 2) {
-    if (p.up) {
-      if (e.out.type == DType::kE4M3)
-        store_as.template operator()<e4m3, 1>(e.out);
-      else
-        store_as.template operator()<bf16, 1>(e.out);
-      return;
-    }
+  if constexpr (T::kCanGate) {
+    if (p.up) return store_to.template operator()<true>(p.epilogue.out);
   }
-  if (e.y.type == DType::kE4M3)
-    store_as.template operator()<e4m3, T::kBlocks>(e.y);
-  else
-    store_as.template operator()<bf16, T::kBlocks>(e.y);
+  store_to.template operator()<false>(p.epilogue.y);
 }
 
 template <class T>
@@ -675,7 +718,7 @@ constexpr TileKernel kernel_of_tile() {
           .tokens = T::kTokens,
           .token_rows = T::kTokenRows,
           .can_split = T::kCanSplit,
-          .can_gate = T::kBlocks == 2};
+          .can_gate = T::kCanGate};
 }
 
 enum TileShape { k128x64, k128x88, k128x128, k128x176, k256x128, k256x176, k256x200 };
@@ -768,8 +811,9 @@ bool accepts_operands(const LinearArgs& args) {
   if (args.shift && args.shift.type != DType::kF32) return false;
   if (args.residual || args.rope || args.euler || !is_known(args.activation)) return false;
   if (!args.glu) return can_store(args.y);
-  return args.y.type == DType::kBF16 && is_known(args.glu->activation) &&
-         args.glu->activation != Activation::kNone && can_store(args.glu->y);
+  return args.activation == Activation::kNone && args.y.type == DType::kBF16 &&
+         is_known(args.glu->activation) && args.glu->activation != Activation::kNone &&
+         can_store(args.glu->y);
 }
 
 // Of each half of the weights, by every block.
