@@ -32,6 +32,23 @@ class CudaPrograms : public cuda::NeedsDevice<testing::TestWithParam<const char*
 
 class CudaRealSizes : public CudaPrograms {};
 
+using CudaMemory = cuda::CudaTest;
+
+TEST_F(CudaMemory, WhatIsNeededAndWhatIsFreeAreNamed) {
+  constexpr size_t kBytes = size_t{1} << 50;
+  std::string fault;
+  try {
+    const cuda::DeviceBuffer buffer(kBytes);
+  } catch (const Error& error) {
+    fault = error.what();
+  }
+  EXPECT_NE(fault.find(text("device memory: ", kBytes, " bytes are needed, ")), std::string::npos)
+      << fault;
+  EXPECT_NE(fault.find(" are free"), std::string::npos) << fault;
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);  // not left for the next launch
+  EXPECT_NE(cuda::DeviceBuffer(1024).data(), nullptr);
+}
+
 TEST_P(CudaPrograms, MatchesTheCpuBackend) {
   const RealLayers layers = model();
   const auto cpu = make_cpu_backend(0);

@@ -63,11 +63,17 @@ int64_t allocation_count() { return allocations; }
 
 DeviceBuffer::DeviceBuffer(size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  FLASHRT_CHECK(bytes <= free, "device memory: ", bytes, " bytes are needed, ", free, " of ", total,
-                " are free");
-  check(cudaMalloc(&data_, bytes), "cudaMalloc");
+  // Asked for before it is compared: where the memory is that of the host, some of what does not
+  // count as free would be given up for this.
+  const cudaError_t status = cudaMalloc(&data_, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // reported here, and no fault of the next launch
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    throw Error(text("device memory: ", bytes, " bytes are needed, ", free, " of ", total,
+                     " are free; end what else uses the GPU, or choose another one"));
+  }
+  check(status, "cudaMalloc");
   ++allocations;
 }
 
