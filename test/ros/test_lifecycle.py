@@ -3,6 +3,7 @@
 """Configuring that takes long, fails, is repeated; runs that begin afresh (R-34, R-35, R-37, R-40, R-46)."""
 
 import gc
+import json
 import threading
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from robot_bench import Bench, key_values
 from ros_spinner import Spinner, eventually
 
 from flashrt_core.errors import Error
+from flashrt_ros.load import load_policy
 from flashrt_ros.topics import CommandPublisher
 
 OWN_TOPICS = {'/policy/action_chunk', '/policy/model_input', '/policy/prompt'}
@@ -72,6 +74,51 @@ def test_failed_configure_leaves_nothing_and_can_be_repeated(ros: Spinner, tmp_p
     assert bench.set_parameter('model.checkpoint', str(tmp_path)) == ''
     bench.activate()
     eventually(lambda: topics_of(bench) >= OWN_TOPICS, 'own topics')
+
+
+@pytest.fixture
+def tiny_model(tmp_path: Path) -> dict[str, object]:
+    """Parameters of a real model, small enough for the test."""
+    golden = Path(__file__).resolve().parents[1] / 'golden'
+    columns = {'mean': [0.0] * 7, 'std': [1.0] * 7, 'q01': [-1.0] * 7, 'q99': [1.0] * 7}
+    statistics = tmp_path / 'norm_stats.json'
+    statistics.write_text(json.dumps({'norm_stats': {'state': columns, 'actions': columns}}))
+    slots = {'base_0_rgb': 'cam_base/image_raw', 'left_wrist_0_rgb': 'cam_wrist/image_raw'}
+    return {
+        'model__checkpoint': str(golden / 'pi05_tiny'),
+        'model__tokenizer': str(golden / 'pi_tokenizer' / 'tiny_spm.model'),
+        'model__statistics': str(statistics),
+        'model__denoise_steps': 1,
+        'model__threads': 1,
+        'cameras__names': list(slots),
+        **{f'cameras__{slot}__topic': topic for slot, topic in slots.items()},
+        **{f'cameras__{slot}__rotation': 0 for slot in slots},
+    }
+
+
+def test_backend_that_is_not_there_is_named_and_another_can_be_chosen(
+    ros: Spinner, tiny_model: dict, no_gpu: str
+):
+    if not no_gpu:
+        pytest.skip('there is a GPU')
+    bench = Bench(ros, model__backend='cuda', **tiny_model)
+    bench.load = load_policy
+    assert not bench.change('configure')
+    message = bench.status('configure failed').message
+    assert message.startswith("configure failed: backend 'cuda' "), message
+    assert bench.state() == 'unconfigured'
+    assert bench.set_parameter('model.backend', 'cpu') == ''
+    assert bench.change('configure'), bench.words
+    assert bench.state() == 'inactive'
+
+
+def test_calibration_that_is_not_made_yet_is_named_with_the_command(ros: Spinner, tiny_model: dict):
+    calibration = {'model__recipe': 'fp8', 'model__calibration': '/nowhere/scales.json'}
+    bench = Bench(ros, **tiny_model, **calibration)
+    bench.load = load_policy
+    assert not bench.change('configure')
+    message = bench.status('configure failed').message
+    assert 'calibration /nowhere/scales.json does not exist; `flashrt calibrate` writes it' in message
 
 
 def test_all_faults_are_in_the_status(ros: Spinner):

@@ -10,6 +10,7 @@ import pytest
 from fake_policy import ARM, CASES, NODE, VELOCITY, parameters, values
 from rclpy.validate_topic_name import validate_topic_name
 
+from flashrt_ros.load import policy_settings
 from flashrt_ros.parameter_file import read_parameter_file
 from flashrt_ros.parameter_table import REQUIRED, ParameterFaults, keys_of
 from flashrt_ros.parameters import (
@@ -242,6 +243,10 @@ def test_each_required_key_is_named_when_it_is_missing(name: str):
         ({'model__asset_id': 'x'}, 'give one'),
         ({'model__platform': 'aloha'}, 'model.adapt_to_pi is missing'),
         ({'model__normalisation': ''}, 'model.normalisation is missing'),
+        ({'model__recipe': 'fp8'}, 'model.calibration is missing: recipe fp8 needs'),
+        ({'model__recipe': 'fp8_f16'}, '`flashrt calibrate RECORDING --params THIS_FILE` is to write'),
+        ({'model__backend': 'gpu'}, "model.backend is 'gpu', allowed: cpu, cuda"),
+        ({'model__device': -1}, 'model.device is -1, allowed: 0 to 63'),
         ({'actions__delta_mask': [6, -2]}, 'covers 8 columns, joints.names has 7'),
         ({'cameras__names': ['base', 'base']}, "cameras.names names 'base' 2 times"),
         ({'cameras__names': []}, 'cameras.names is empty'),
@@ -332,10 +337,36 @@ def test_file_that_does_not_exist(tmp_path):
         load_parameters_file(tmp_path / 'nowhere.yaml')
 
 
-@pytest.mark.parametrize('name', ['pi05_thor.yaml', 'pi05_single_arm.yaml'])
-def test_shipped_examples_have_no_fault(name: str):
-    _, warnings = load_parameters_file(ROOT / 'config' / name)
+@pytest.mark.parametrize('path', sorted((ROOT / 'config').glob('*.yaml')), ids=lambda path: path.stem)
+def test_shipped_examples_have_no_fault(path: Path):
+    _, warnings = load_parameters_file(path)
     assert warnings == []
+
+
+def test_example_of_thor_runs_fp8_on_the_gpu_and_needs_a_calibration():
+    flat = read_parameter_file(ROOT / 'config' / 'pi05_thor.yaml', NODE)
+    settings = policy_settings(read_parameters(flat, NODE)[0])
+    assert (settings.backend, settings.device, settings.recipe) == ('cuda', 0, 'fp8')
+    assert str(settings.calibration).endswith('.json')
+    assert str(settings.tuning).endswith('.json')
+    assert settings.max_image_bytes == 640 * 480 * 3
+    del flat['model.calibration']
+    assert 'model.calibration is missing' in faults(flat)
+
+
+def test_what_concerns_the_backend_reaches_the_policy():
+    settings = policy_settings(
+        parameters(
+            model__backend='cuda', model__device=2, model__recipe='fp8', model__calibration='c.json',
+            model__packed='p.safetensors', model__tuning='t.json', model__threads=3,
+        )
+    )  # fmt: skip
+    assert (settings.backend, settings.device, settings.recipe) == ('cuda', 2, 'fp8')
+    assert (settings.calibration, settings.packed) == ('c.json', 'p.safetensors')
+    assert (settings.tuning, settings.threads) == ('t.json', 3)
+    usual = policy_settings(parameters())
+    assert (usual.backend, usual.recipe, usual.device, usual.threads) == ('cpu', 'f32', 0, 0)
+    assert usual.calibration is usual.packed is usual.tuning is None
 
 
 # Documentation
