@@ -59,9 +59,10 @@ export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 export CMAKE_CUDA_COMPILER_LAUNCHER ?= ccache
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
 
-# CUDA code is compiled for the GPU that is here, otherwise for the default of cmake/cuda.cmake.
+# CUDA code is compiled for the GPU that is here, if it is one that can run it, otherwise for the default of cmake/cuda.cmake.
 ifeq ($(origin CUDAARCHS),undefined)
-  CUDAARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n '1s/\.//p' | sed 's/^90$$/90a/')
+  CUDAARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
+    awk -F. 'NR == 1 && $$1 $$2 >= 89 {print $$1 $$2 == 90 ? "90a" : $$1 $$2}')
 endif
 export CUDAARCHS
 

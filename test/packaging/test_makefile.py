@@ -149,11 +149,14 @@ def test_kernel_tests_run_under_a_sanitizer(project: Project):
     assert project.run('test-gpu', 'SANITIZE=racecheck').returncode != 0
 
 
-def test_cuda_is_compiled_for_the_gpu_that_is_here(project: Project):
-    project.add_tool('nvidia-smi', answer='echo 9.0\n')
+@pytest.mark.parametrize(
+    ('capability', 'architecture'), [('8.6', ''), ('8.9', '89'), ('9.0', '90a'), ('12.0', '120')]
+)
+def test_cuda_is_compiled_for_the_gpu_that_is_here(project: Project, capability: str, architecture: str):
+    project.add_tool('nvidia-smi', answer=f'echo {capability}; echo 10.0\n')
     project.make('install')
     project.add_tool('cmake', answer=f'echo "CUDAARCHS=$CUDAARCHS" >> {project.log}\n', into_venv=True)
-    assert 'CUDAARCHS=90a' in project.make('test-core')
+    assert f'CUDAARCHS={architecture}' in project.make('test-core')
     assert 'CUDAARCHS=89;110' in project.make('test-core', CUDAARCHS='89;110')
 
 
