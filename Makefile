@@ -62,7 +62,7 @@ export CCACHE_DIR ?= $(CURDIR)/build/ccache
 # CUDA code is compiled for the GPU that is here, if it is one that can run it, otherwise for the default of cmake/cuda.cmake.
 ifeq ($(origin CUDAARCHS),undefined)
   CUDAARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
-    awk -F. 'NR == 1 && $$1 $$2 >= 89 {print $$1 $$2 == 90 ? "90a" : $$1 $$2}')
+    awk -F. '{n = 10 * $$1 + $$2} NR == 1 && n >= 89 {print n == 90 ? "90a" : n}')
 endif
 export CUDAARCHS
 
