@@ -260,6 +260,11 @@ __device__ __forceinline__ void produce(const Problem& p, const Place& at, const
       sm90::cluster_sync();
     }
   }
+  // No block ends while others still tell it what they have read.
+  if (is_first_warp && sm90::is_elected()) {
+    for (int stage = 0; stage < T::kStages; ++stage, ring.advance())
+      sm90::wait_barrier(shared.empty(ring.stage), ring.parity ^ 1);
+  }
 }
 
 // ---- the consumers
@@ -684,7 +689,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
   }
-  sm90::cluster_sync();  // the barriers of all blocks are initialised before anyone uses them
+  sm90::cluster_start();  // the barriers of all blocks are initialised before anyone uses them
   wait_for_previous();
   allow_next();
 
@@ -693,11 +698,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x < sm90::kWarpGroup) {
     sm90::give_registers<kProducerRegisters>();
     produce<T>(p, at, k, masks, shared, walk);
-    sm90::cluster_sync();  // no block ends while others write to it
   } else {
     sm90::take_registers<kConsumerRegisters>();
     consume<T>(p, at, k, shared, rows, walk);
-    sm90::cluster_sync();  // the same one
   }
 #endif
 }

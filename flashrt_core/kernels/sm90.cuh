@@ -37,6 +37,13 @@ __device__ __forceinline__ void cluster_sync() {
       "barrier.cluster.wait.acquire.aligned;\n" ::
           : "memory");
 }
+// The same, but orders nothing itself: after publish_barriers(), which has.
+__device__ __forceinline__ void cluster_start() {
+  asm volatile(
+      "barrier.cluster.arrive.relaxed.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;\n" ::
+          : "memory");
+}
 // The address of the same variable in the shared memory of another block.
 __device__ __forceinline__ uint32_t address_in(uint32_t rank, uint32_t address) {
   uint32_t mapped;
@@ -70,7 +77,7 @@ __device__ __forceinline__ bool is_elected() {
 __device__ __forceinline__ void init_barrier(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-// Shows initialised barriers to the copy engine and to the other blocks (before cluster_sync()).
+// Shows initialised barriers to the copy engine and to the other blocks (before cluster_start()).
 __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
