@@ -66,6 +66,17 @@ def test_golden_passes_with_a_table(flashrt):
     assert 'passed: 18 comparisons, 0 beyond their bounds, 0 not compared' in out
 
 
+def test_golden_runs_on_packed_weights(flashrt, tmp_path):
+    packed = tmp_path / 'packed.safetensors'
+    assert flashrt('pack', GOLDEN / 'pi05_heads', '-o', packed, '--recipe', 'f32')[0] == 0
+    code, out, err = flashrt('golden', GOLDEN / 'pi05_heads', '--packed', packed, '--threads', 2)
+    assert (code, err) == (0, '')
+    assert 'passed: 18 comparisons' in out
+    code, _, err = flashrt('golden', GOLDEN / 'pi05_tiny', '--packed', packed)
+    assert code == 2
+    assert 'was packed for plan' in err
+
+
 def test_golden_fails_and_names_the_tensor(flashrt, tmp_path):
     folder = Path(shutil.copytree(GOLDEN / 'pi05_tiny', tmp_path / 'folder'))
     tensors = load_file(folder / 'case_02.safetensors')

@@ -9,8 +9,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from flashrt_core.cli.options import Backend, Device, Packed, Threads, Tuning
 from flashrt_core.errors import Error
 from flashrt_core.golden import Report, RunOptions, check_folder
+from flashrt_core.programs import BackendOptions
 
 
 def run(
@@ -19,9 +21,12 @@ def run(
         Path | None,
         typer.Option(help='Folder with the weights, where the cases have none; or the folder they lie in.'),
     ] = None,
-    backend: Annotated[str, typer.Option(help='What runs the model.')] = 'cpu',
+    backend: Backend = 'cpu',
     recipe: Annotated[str, typer.Option(help='f32 or bf16.')] = 'f32',
-    threads: Annotated[int, typer.Option(help='0: one per core.')] = 0,
+    packed: Packed = None,
+    device: Device = 0,
+    tuning: Tuning = None,
+    threads: Threads = 0,
     per_case: Annotated[bool, typer.Option('--per-case', help='One row per case and tensor.')] = False,
     allow_missing: Annotated[
         bool, typer.Option('--allow-missing', help='Pass although this version does not cover some files.')
@@ -35,7 +40,8 @@ def run(
     Exit code 0: all within their bounds; 1: a bound is exceeded, or something saved was not compared;
     2: the model is not supported yet, or the input was refused.
     """
-    report = check_folder(folder, RunOptions(model, backend, recipe, threads))
+    how = BackendOptions(threads=threads, device=device, tuning=tuning)
+    report = check_folder(folder, RunOptions(model, backend, recipe, packed, how))
     if json_file is not None:
         try:
             json_file.write_text(report.to_json(allow_missing) + '\n', encoding='utf-8')

@@ -109,7 +109,10 @@ def _settings(
         steps=case.integer('num_steps', 1),
         allow_degenerate_statistics=True,
         backend=options.backend,
-        threads=options.threads,
+        packed=options.packed,
+        threads=options.backend_options.get('threads', 0),
+        device=options.backend_options.get('device', 0),
+        tuning=options.backend_options.get('tuning'),
     )
 
 

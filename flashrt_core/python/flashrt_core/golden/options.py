@@ -2,11 +2,11 @@
 # Copyright 2026 The flashrt_ros authors
 """How the models of a golden folder are run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashrt_core.errors import Error
-from flashrt_core.programs import Programs
+from flashrt_core.programs import BackendOptions, Programs
 
 
 @dataclass(frozen=True)
@@ -16,10 +16,17 @@ class RunOptions:
     model: Path | None = None
     backend: str = 'cpu'
     recipe: str = 'f32'
-    threads: int = 0
+    packed: Path | None = None  # of `flashrt pack`, read instead of the weights
+    backend_options: BackendOptions = field(default_factory=BackendOptions)
 
     def programs(self, checkpoint: Path) -> Programs:
-        return Programs(checkpoint, recipe=self.recipe, backend=self.backend, threads=self.threads)
+        return Programs(
+            checkpoint,
+            recipe=self.recipe,
+            packed=self.packed,
+            backend=self.backend,
+            **self.backend_options,
+        )
 
     def check_recipe(self, *bounded: str) -> None:
         """Refuses recipes for whose results there are no bounds."""
