@@ -184,6 +184,28 @@ def test_calibrate_then_compare(flashrt, tmp_path):
     assert '1 beyond their bounds' in out
 
 
+def test_compare_takes_packed_weights(flashrt, tmp_path):
+    packed = tmp_path / 'packed.safetensors'
+    case = GOLDEN / 'pi05_tiny' / 'case_02.safetensors'
+    assert flashrt('pack', GOLDEN / 'pi05_tiny', '-o', packed, '--recipe', 'bf16')[0] == 0
+    how = (
+        GOLDEN / 'pi05_tiny',
+        case,
+        '--recipe',
+        'bf16',
+        '--device',
+        0,
+        '--tuning',
+        tmp_path / 'tuning.json',
+    )
+    plain, read = flashrt('compare', *how, '--all'), flashrt('compare', *how, '--all', '--packed', packed)
+    assert plain == read
+    assert plain[0] == 0
+    code, _, err = flashrt('compare', GOLDEN / 'pi05_tiny', case, '--packed', packed)
+    assert code == 2
+    assert 'packed' in err
+
+
 def test_compare_names_the_first_value_that_differs(flashrt):
     code, out, err = flashrt('compare', GOLDEN / 'pi05_tiny', '--seed', 1, '--recipe', 'bf16')
     assert (code, err) == (0, '')

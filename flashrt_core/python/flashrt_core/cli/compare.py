@@ -12,8 +12,9 @@ from rich.table import Table
 
 from flashrt_core.accuracy import Accuracy, Difference, measure
 from flashrt_core.bench import ACCURACY_SEED, BenchSettings, random_samples
+from flashrt_core.cli.options import Backend, Device, Threads, Tuning
 from flashrt_core.comparison import CallRow, compare_calls
-from flashrt_core.programs import Programs
+from flashrt_core.programs import BackendOptions, Programs
 from flashrt_core.samples import Sample, read_samples
 
 
@@ -31,7 +32,10 @@ def run(
         str, typer.Option(help='f32, bf16, fp8, fp8_f16 or the path of a recipe file.')
     ] = 'f32',
     calibration: Annotated[Path | None, typer.Option(help='Made by `flashrt calibrate`.')] = None,
-    backend: Annotated[str, typer.Option(help='What runs the recipe.')] = 'cpu',
+    packed: Annotated[
+        Path | None, typer.Option(help='Of the recipe, made by `flashrt pack`: read instead of weights.')
+    ] = None,
+    backend: Backend = 'cpu',
     reference_recipe: Annotated[str, typer.Option(help='What it is compared with.')] = 'f32',
     reference_backend: Annotated[str, typer.Option(help='What runs the reference.')] = 'cpu',
     seed: Annotated[
@@ -44,7 +48,9 @@ def run(
         bool, typer.Option('--free-running', help='Let both run freely: errors grow from call to call.')
     ] = False,
     calls: Annotated[bool, typer.Option('--calls', help='Free running: also every value.')] = False,
-    threads: Annotated[int, typer.Option(help='0: one per core.')] = 0,
+    device: Device = 0,
+    tuning: Tuning = None,
+    threads: Threads = 0,
 ) -> None:
     """Compare a recipe or a backend with a reference.
 
@@ -52,8 +58,9 @@ def run(
     it; bounds follow from the types. Exit code 1: a value is beyond its bound. Free running there are no
     bounds: shown are the errors of the chunk without its noise and of the velocity of each step.
     """
+    how = BackendOptions(threads=threads, device=device, tuning=tuning)
     reference = Programs(
-        checkpoint, recipe=reference_recipe, backend=reference_backend, random_seed=seed, threads=threads
+        checkpoint, recipe=reference_recipe, backend=reference_backend, random_seed=seed, **how
     )
     other = Programs(
         checkpoint,
@@ -61,7 +68,8 @@ def run(
         calibration=calibration,
         backend=backend,
         random_seed=seed,
-        threads=threads,
+        packed=packed,
+        **how,
     )
     named = list(read_samples(samples)) if samples else _random(checkpoint, reference)
     console = Console()
