@@ -15,7 +15,7 @@ from types import ModuleType
 
 def main(prefix: str, ros: str = '') -> None:
     check_modules(Path(prefix))
-    check_commands()
+    check_entry_points()
     if ros == '--ros':
         check_share(Path(prefix))
         check_message_exchange()
@@ -52,12 +52,14 @@ def check_cuda(core: ModuleType) -> None:
     assert any(reason in message for reason in reasons), message
 
 
-def check_commands() -> None:
-    commands = {entry.name: entry for entry in metadata.entry_points(group='flashrt.commands')}
+def check_entry_points() -> None:
+    """Sub-commands of `flashrt`, and what reads recordings."""
     project = tomllib.loads((Path(__file__).parents[2] / 'pyproject.toml').read_text())['project']
-    assert commands.keys() == project['entry-points']['flashrt.commands'].keys(), commands
-    for entry in commands.values():
-        assert callable(entry.load()), entry
+    for group, expected in project['entry-points'].items():
+        entries = {entry.name: entry for entry in metadata.entry_points(group=group)}
+        assert entries.keys() == expected.keys(), (group, entries)
+        for entry in entries.values():
+            assert callable(entry.load()), entry
 
 
 def check_share(prefix: Path) -> None:
