@@ -49,10 +49,7 @@ const char* linear_skinny(const LinearArgs& args, int configuration, const Launc
 // ---- Many rows on sm_90: warp-group matrix instructions on tiles that the copy engine brings.
 std::span<const char* const> linear_wgmma_configurations();
 bool linear_wgmma_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device);
-size_t linear_wgmma_workspace_bytes(const LinearArgs& args, int configuration,
-                                    const DeviceInfo& device);
-const char* linear_wgmma(const LinearArgs& args, int configuration, void* workspace,
-                         const Launch& launch);
+const char* linear_wgmma(const LinearArgs& args, int configuration, const Launch& launch);
 
 // ---- The rest of a linear whose product a library computed: scales, bias, shift, activation,
 // residual and conversion of product [T, width] f32.

@@ -83,10 +83,8 @@ struct Problem {
   int k_blocks = 0;             // of 128 bytes of a row
   unsigned channel_groups = 0;  // tiles along the channels, in clusters
   unsigned clusters = 0;        // of the grid
+  bool is_one_wave = false;     // every cluster has one tile, whatever the number of valid rows
   int box_channels = 0, box_tokens = 0;
-  // Read into L2 before the kernel ahead has ended: so many bytes per block, of W or of each half.
-  const uint8_t* halves[2] = {};
-  uint32_t prefetch_bytes = 0;
 };
 
 template <class Element_, int kBlocks_, int kTokens_>
@@ -123,14 +121,19 @@ constexpr int kStepBytes = 32;                                    // of a row, p
 // The epilogue works on chunks of so many tokens; a split shares whole ones.
 constexpr int kChunkTokens = 4 * kStepTokens;
 
-// The tiles of a cluster. Neighbours along the tokens come first: they read the same weights.
+// The tiles of a cluster. Neighbours along the tokens come first: they read the same weights. In a
+// single wave all run side by side, and the channels come first: those of a tile do not depend on
+// the number of valid rows.
 template <class T>
 struct Walk {
-  unsigned token_groups, count, tile, stride;
+  unsigned count, tile, stride;
+  unsigned inner;  // groups along what comes first
 
   __device__ Walk(const Problem& p, unsigned first, int rows) {
-    token_groups = whole_clusters((rows + T::kTokens - 1) / T::kTokens, p.cluster.token_bits);
-    count = token_groups * p.channel_groups;
+    const unsigned token_groups =
+        whole_clusters((rows + T::kTokens - 1) / T::kTokens, p.cluster.token_bits);
+    count = p.is_one_wave ? p.clusters : token_groups * p.channel_groups;
+    inner = p.is_one_wave ? p.channel_groups : token_groups;
     tile = first;
     stride = p.clusters;
   }
@@ -141,10 +144,14 @@ struct Walk {
   __device__ void advance() { tile += stride; }
   // Numbers of the tile of this block; it may lie outside y.
   __device__ int channel_tile(const Problem& p, const Place& at) const {
-    return (tile / token_groups << p.cluster.channel_bits) + at.channel;
+    const unsigned outer = tile / inner;
+    const unsigned group = p.is_one_wave ? tile - outer * inner : outer;
+    return (group << p.cluster.channel_bits) + at.channel;
   }
   __device__ int token_tile(const Problem& p, const Place& at) const {
-    return (tile % token_groups << p.cluster.token_bits) + at.token;
+    const unsigned outer = tile / inner;
+    const unsigned group = p.is_one_wave ? outer : tile - outer * inner;
+    return (group << p.cluster.token_bits) + at.token;
   }
 };
 
@@ -215,44 +222,97 @@ __device__ __forceinline__ Range k_range(const Problem& p, const Place& at) {
 
 // ---- the producer
 
-// One thread: fills the stages with the k blocks of a tile. What several blocks need each of them
-// brings a part of, for all.
+// Copies k blocks into stages. What several blocks need each of them brings a part of, for all.
 template <class T>
-__device__ __forceinline__ void fill(const Problem& p, const Place& at, const Range& k,
-                                     const Masks& masks, const Shared<T>& shared, int channel_tile,
-                                     int token_tile, Ring<T>& ring) {
-  const bool is_shared = p.cluster.channels() * p.cluster.tokens() > 1;
-  const auto copy = [&](const CUtensorMap& map, int column, int row, uint32_t to, uint32_t barrier,
-                        uint16_t mask) {
-    if (is_shared)
-      sm90::copy_box(map, column, row, to, barrier, mask);
-    else
-      sm90::copy_box(map, column, row, to, barrier);
-  };
-  constexpr int kElements = sm90::kSwizzleBytes / sizeof(typename T::Element);
-  const int part = T::kChannels >> p.cluster.token_bits;
-  const int x_row = at.channel * p.box_tokens;
-  for (int block = k.begin; block < k.end; ++block, ring.advance()) {
-    const uint32_t full = shared.full(ring.stage);
-    sm90::wait_barrier(shared.empty(ring.stage), ring.parity ^ 1);
-    sm90::arrive_expecting(full, T::kStageBytes);
-    for (int r = at.token * part; r < (at.token + 1) * part; r += p.box_channels) {
-      copy(p.weight, block * kElements, weight_row<T>(p, channel_tile, r),
-           shared.weight(ring.stage) + r * sm90::kSwizzleBytes, full, masks.weight);
-    }
-    copy(p.x, block * kElements, token_tile * T::kTokens + x_row,
-         shared.x(ring.stage) + x_row * sm90::kSwizzleBytes, full, masks.x);
+class Loader {
+ public:
+  __device__ Loader(const Problem& p, const Place& at, const Masks& masks, const Shared<T>& shared)
+      : p_(p), at_(at), masks_(masks), shared_(shared) {}
+
+  // Both parts of a stage report to its barrier.
+  __device__ __forceinline__ void expect(int stage) const {
+    sm90::arrive_expecting(shared_.full(stage), T::kStageBytes);
   }
+  __device__ __forceinline__ void copy_weight(int channel_tile, int block, int stage) const {
+    const int part = T::kChannels >> p_.cluster.token_bits;
+    for (int r = at_.token * part; r < (at_.token + 1) * part; r += p_.box_channels) {
+      copy(p_.weight, block, weight_row<T>(p_, channel_tile, r),
+           shared_.weight(stage) + r * sm90::kSwizzleBytes, stage, masks_.weight);
+    }
+  }
+  __device__ __forceinline__ void copy_x(int token_tile, int block, int stage) const {
+    const int row = at_.channel * p_.box_tokens;
+    copy(p_.x, block, token_tile * T::kTokens + row, shared_.x(stage) + row * sm90::kSwizzleBytes,
+         stage, masks_.x);
+  }
+
+ private:
+  __device__ __forceinline__ void copy(const CUtensorMap& map, int block, int row, uint32_t to,
+                                       int stage, uint16_t mask) const {
+    constexpr int kElements = sm90::kSwizzleBytes / sizeof(typename T::Element);
+    const bool is_shared = p_.cluster.channels() * p_.cluster.tokens() > 1;
+    if (is_shared)
+      sm90::copy_box(map, block * kElements, row, to, shared_.full(stage), mask);
+    else
+      sm90::copy_box(map, block * kElements, row, to, shared_.full(stage));
+  }
+
+  const Problem& p_;
+  const Place& at_;
+  const Masks& masks_;
+  const Shared<T>& shared_;
+};
+
+// One thread: fills the stages with the k blocks of a tile, of which the first `begun` have their
+// weights already.
+template <class T>
+__device__ __forceinline__ void fill(const Loader<T>& loader, const Range& k, int begun,
+                                     const Shared<T>& shared, int channel_tile, int token_tile,
+                                     Ring<T>& ring) {
+  for (int block = k.begin; block < k.end; ++block, ring.advance()) {
+    if (block - k.begin >= begun) {
+      sm90::wait_barrier(shared.empty(ring.stage), ring.parity ^ 1);
+      loader.expect(ring.stage);
+      loader.copy_weight(channel_tile, block, ring.stage);
+    }
+    loader.copy_x(token_tile, block, ring.stage);
+  }
+}
+
+// Once the kernel ahead has ended, the valid rows of x.
+__device__ __forceinline__ int rows_after_previous(const Problem& p) {
+  wait_for_previous();
+  allow_next();
+  return static_cast<int>(min(valid_rows(p.rows), p.rows.rows));
+}
+
+// Before wait_for_previous(): copies the first weights of a block that has one tile, as far as
+// there are stages. Returns how many k blocks of them.
+template <class T>
+__device__ __forceinline__ int begin(const Problem& p, const Place& at, const Range& k,
+                                     const Loader<T>& loader, unsigned cluster) {
+  if (!p.is_one_wave) return 0;
+  const int begun = min(T::kStages, k.end - k.begin);
+  if (__shfl_sync(kAllLanes, threadIdx.x, 0) == 0 && sm90::is_elected()) {
+    const int channel_tile = Walk<T>(p, cluster, 0).channel_tile(p, at);
+    for (int stage = 0; stage < begun; ++stage) {
+      loader.expect(stage);
+      loader.copy_weight(channel_tile, k.begin + stage, stage);
+    }
+  }
+  __syncwarp();
+  return begun;
 }
 
 template <class T>
 __device__ __forceinline__ void produce(const Problem& p, const Place& at, const Range& k,
-                                        const Masks& masks, const Shared<T>& shared, Walk<T> walk) {
+                                        const Loader<T>& loader, int begun, const Shared<T>& shared,
+                                        Walk<T> walk) {
   const bool is_first_warp = __shfl_sync(kAllLanes, threadIdx.x, 0) == 0;
   Ring<T> ring;
-  for (; walk.has_tile(); walk.advance()) {
+  for (; walk.has_tile(); walk.advance(), begun = 0) {
     if (is_first_warp && sm90::is_elected()) {
-      fill(p, at, k, masks, shared, walk.channel_tile(p, at), walk.token_tile(p, at), ring);
+      fill(loader, k, begun, shared, walk.channel_tile(p, at), walk.token_tile(p, at), ring);
     }
     __syncwarp();
     if (p.cluster.splits > 1) {  // the two of add_splits()
@@ -682,25 +742,18 @@ __global__ void __launch_bounds__(kThreads, 1)
       sm90::init_barrier(shared.empty(stage), readers);
     }
     sm90::publish_barriers();
-    for (const uint8_t* half : p.halves) {
-      if (half) {
-        sm90::prefetch_to_l2(half + static_cast<int64_t>(blockIdx.x) * p.prefetch_bytes,
-                             p.prefetch_bytes);
-      }
-    }
   }
   sm90::cluster_start();  // the barriers of all blocks are initialised before anyone uses them
-  wait_for_previous();
-  allow_next();
-
-  const int rows = static_cast<int>(min(valid_rows(p.rows), p.rows.rows));
-  const Walk<T> walk(p, cluster, rows);
   if (threadIdx.x < sm90::kWarpGroup) {
     sm90::give_registers<kProducerRegisters>();
-    produce<T>(p, at, k, masks, shared, walk);
+    const Loader<T> loader(p, at, masks, shared);
+    const int begun = begin(p, at, k, loader, cluster);
+    const int rows = rows_after_previous(p);
+    produce<T>(p, at, k, loader, begun, shared, Walk<T>(p, cluster, rows));
   } else {
     sm90::take_registers<kConsumerRegisters>();
-    consume<T>(p, at, k, shared, rows, walk);
+    const int rows = rows_after_previous(p);
+    consume<T>(p, at, k, shared, rows, Walk<T>(p, cluster, rows));
   }
 #endif
 }
@@ -819,16 +872,6 @@ bool accepts_operands(const LinearArgs& args) {
          can_store(args.glu->y);
 }
 
-// Of each half of the weights, by every block.
-uint32_t prefetch_bytes(const LinearArgs& args, int64_t blocks) {
-  constexpr int64_t kLimit =
-      32 * 1024;  // of a block; more would keep the copy engine busy too long
-  const int64_t halves = args.glu ? 2 : 1;
-  const int64_t bytes = args.weight.rows / halves * args.weight.stride *
-                        static_cast<int64_t>(size_of(args.weight.type));
-  return static_cast<uint32_t>(std::min(bytes / blocks, kLimit / halves) / kAlignment * kAlignment);
-}
-
 }  // namespace
 
 std::span<const char* const> linear_wgmma_configurations() { return kNames; }
@@ -852,9 +895,7 @@ bool linear_wgmma_accepts(const LinearArgs& args, int configuration, const Devic
          grid_of(args, c, tile).clusters() * c.cluster.size() <= device.multiprocessors;
 }
 
-size_t linear_wgmma_workspace_bytes(const LinearArgs&, int, const DeviceInfo&) { return 0; }
-
-const char* linear_wgmma(const LinearArgs& args, int configuration, void*, const Launch& launch) {
+const char* linear_wgmma(const LinearArgs& args, int configuration, const Launch& launch) {
   check_linear(kName, args);
   FLASHRT_CHECK(linear_wgmma_accepts(args, configuration, *launch.device), kName, ": [",
                 args.x.rows, ", ", args.x.width, "] ", args.x.type, " x [", args.weight.rows, ", ",
@@ -900,14 +941,7 @@ const char* linear_wgmma(const LinearArgs& args, int configuration, void*, const
   const int64_t clusters = std::min<int64_t>(grid_of(args, c, tile).clusters(), resident);
   const int64_t blocks = clusters * size;
   p.clusters = static_cast<unsigned>(clusters);
-
-  if (launch.is_dependent) {
-    p.prefetch_bytes = prefetch_bytes(args, blocks);
-    if (p.prefetch_bytes > 0) {
-      p.halves[0] = static_cast<const uint8_t*>(w.data);
-      if (args.glu) p.halves[1] = p.halves[0] + y.width * w.stride * element;
-    }
-  }
+  p.is_one_wave = clusters == grid_of(args, c, tile).clusters();
   launch_kernel(kName, tile.kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads),
                 tile.shared_bytes, launch, size, p);
   return kName;

@@ -112,12 +112,6 @@ __device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t parity) 
 __device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-// Brings `bytes` (a multiple of 16) into the L2 cache.
-__device__ __forceinline__ void prefetch_to_l2(const void* p, uint32_t bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(p)),
-               "r"(bytes)
-               : "memory");
-}
 // Copies the box of the map at {x, y} to the same place in all blocks of the mask, and reports its
 // bytes to the same barrier in each of them. What lies outside the tensor arrives as zeros.
 __device__ __forceinline__ void copy_box(const CUtensorMap& map, int x, int y, uint32_t to,

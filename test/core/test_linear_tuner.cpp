@@ -101,7 +101,7 @@ TEST_F(LinearTunerTest, EveryImplementationGivesTheResultOfTheGenericKernel) {
       const std::string name = name_of(choice);
       SCOPED_TRACE(text("[", args.x.rows, ", ", args.x.width, "] ", args.x.type, " to [",
                         args.y.width, "] ", args.y.type, ": ", describe(choice)));
-      const DeviceBuffer workspace(workspace_bytes(args, choice, device_));
+      const DeviceBuffer workspace(workspace_bytes(args, choice));
       scratch.reset();
       run_linear(args, choice, *library_, workspace.data(),
                  {.stream = stream_->get(), .device = &device_});
@@ -113,7 +113,7 @@ TEST_F(LinearTunerTest, EveryImplementationGivesTheResultOfTheGenericKernel) {
       const auto restored = restore_linear_choice(name, args, *library_, device_);
       ASSERT_TRUE(restored);
       EXPECT_EQ(name_of(*restored), name);
-      EXPECT_LE(workspace_bytes(args, *restored, device_), workspace.size());
+      EXPECT_LE(workspace_bytes(args, *restored), workspace.size());
     }
     EXPECT_GT(of_library, 0) << args.x.type << " to " << args.y.type;
   }

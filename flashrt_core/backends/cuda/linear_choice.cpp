@@ -100,13 +100,11 @@ std::optional<LinearChoice> restore_linear_choice(std::string_view name, const L
   return LinearChoice{.family = Family::kGeneric};
 }
 
-size_t workspace_bytes(const LinearArgs& args, const LinearChoice& choice,
-                       const DeviceInfo& device) {
+size_t workspace_bytes(const LinearArgs& args, const LinearChoice& choice) {
   switch (choice.family) {
-    case Family::kWgmma:
-      return linear_wgmma_workspace_bytes(args, choice.configuration, device);
     case Family::kLibrary:
       return LibraryGemm::workspace_bytes(args, choice.library);
+    case Family::kWgmma:
     case Family::kSkinny:
     case Family::kGeneric:
       return 0;
@@ -118,7 +116,7 @@ const char* run_linear(const LinearArgs& args, const LinearChoice& choice,
                        const LibraryGemm& library, void* workspace, const Launch& launch) {
   switch (choice.family) {
     case Family::kWgmma:
-      return linear_wgmma(args, choice.configuration, workspace, launch);
+      return linear_wgmma(args, choice.configuration, launch);
     case Family::kSkinny:
       return linear_skinny(args, choice.configuration, launch);
     case Family::kLibrary:

@@ -42,8 +42,7 @@ std::optional<LinearChoice> restore_linear_choice(std::string_view name, const L
                                                   const LibraryGemm& library,
                                                   const DeviceInfo& device);
 
-size_t workspace_bytes(const LinearArgs& args, const LinearChoice& choice,
-                       const DeviceInfo& device);
+size_t workspace_bytes(const LinearArgs& args, const LinearChoice& choice);
 // Launches it; the names of the kernels. The workspace starts at a multiple of
 // LibraryGemm::kWorkspaceAlignment.
 const char* run_linear(const LinearArgs& args, const LinearChoice& choice,

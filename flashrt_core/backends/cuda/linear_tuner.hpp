@@ -43,7 +43,7 @@ class LinearTuner {
   // wrong are left out.
   LinearChoice choose(const LinearArgs& args, const Stream& stream);
   size_t workspace_bytes(const LinearArgs& args, const LinearChoice& choice) const {
-    return cuda::workspace_bytes(args, choice, device_);
+    return cuda::workspace_bytes(args, choice);
   }
   const char* run(const LinearArgs& args, const LinearChoice& choice, void* workspace,
                   const Launch& launch) const {
