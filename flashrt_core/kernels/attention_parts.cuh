@@ -116,6 +116,12 @@ __device__ __forceinline__ void wait_copy_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 }
 
+// A barrier of some warps of a block; number 0 is __syncthreads().
+template <int kNumber, int kThreads>
+__device__ __forceinline__ void named_barrier() {
+  asm volatile("bar.sync %0, %1;" ::"n"(kNumber), "n"(kThreads) : "memory");
+}
+
 // ---- matrix instructions on bf16. Lane 4 g + t of a warp holds, of each 8 x 8 matrix that
 // load_matrices brings, columns 2t and 2t + 1 of row g; transposed: rows 2t and 2t + 1 of column g.
 // Lanes 8 i to 8 i + 7 give the addresses of the rows of matrix i.
@@ -205,29 +211,11 @@ __device__ __forceinline__ void cluster_started() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }
-// Everything a thread wrote before, in any block of the cluster, is seen by all after their wait.
-__device__ __forceinline__ void cluster_arrive() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-#endif
-}
 __device__ __forceinline__ void cluster_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
-// The same place in the shared memory of another block of the cluster.
-template <class T>
-__device__ __forceinline__ T* in_block(T* shared, int rank) {
-#if __CUDA_ARCH__ >= 900
-  uint64_t address;
-  asm("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(shared), "r"(rank));
-  return reinterpret_cast<T*>(address);
-#else
-  return shared;
-#endif
-}
-
 // What blocks send into each other's shared memory counts towards the bytes that the receiver's
 // barrier expects; so nobody waits but the receiver. One thread sets up the barrier of its block,
 // before this block says that it has started.

@@ -4,9 +4,11 @@
 // attention of many rows on matrix units: tiles of folded rows against stages of keys.
 //
 // Layout    q, k, v: bf16 with 16-byte rows; heads of 72 or 256. y: any float type.
-// Work      a block takes 64 folded rows of a kv head. Four pairs of warps hold 16 rows each; the
-//           two of a pair take alternate chunks of the keys and merge at the end. With few tiles,
-//           two blocks of a cluster share the keys of one and merge through distributed memory.
+// Work      a block takes 64 folded rows of a kv head. Two groups of four warps hold 16 rows a
+// warp;
+//           the groups take alternate chunks of the keys, each at its own pace, so that one
+//           multiplies while the other is at its softmax, and merge at the end. With few tiles, two
+//           blocks of a cluster share the keys of one and merge through distributed memory.
 // Traffic   k and v once per block, in stages that are copied while others are multiplied.
 // Numerics  products and sums in float32; softmax in float32 with a running maximum; weights
 //           rounded to bf16 for the second product.
@@ -20,6 +22,7 @@ namespace {
 constexpr int kRowWarps = 4, kKeyWarps = 2;
 constexpr int kWarps = kRowWarps * kKeyWarps;
 constexpr int kThreads = kWarps * kWarp;
+constexpr int kGroupThreads = kRowWarps * kWarp;  // with the same keys
 constexpr int kWarpRows = 16;
 constexpr int kRows = kRowWarps * kWarpRows;
 
@@ -47,15 +50,16 @@ struct Partial {
   }
 };
 
-// Two warps with the same rows each keep a half of the columns, and give the other away.
-template <int kTiles>
-__device__ __forceinline__ void give(const Partial<kTiles>& partial, int half, float4* slot) {
+// Two warps with the same rows each keep a half of the columns, and give the other away: put(i, x)
+// brings x to place i of a slot.
+template <int kTiles, class Put>
+__device__ __forceinline__ void give(const Partial<kTiles>& partial, int half, Put put) {
   constexpr int kHalf = kHalfOf<kTiles>;
   const int lane = threadIdx.x % kWarp;
 #pragma unroll
-  for (int n = 0; n < kHalf; ++n) slot[n * kWarp + lane] = partial.half_tile(half, n);
-  slot[kHalf * kWarp + lane] = {partial.maximum[0], partial.maximum[1], partial.weight[0],
-                                partial.weight[1]};
+  for (int n = 0; n < kHalf; ++n) put(n * kWarp + lane, partial.half_tile(half, n));
+  put(kHalf * kWarp + lane,
+      float4{partial.maximum[0], partial.maximum[1], partial.weight[0], partial.weight[1]});
 }
 
 // The half that was kept, with what the other warp gave. `scale` turns scores into powers of two.
@@ -150,6 +154,16 @@ __device__ __forceinline__ void store_partial(const Matrix& y, const Partial<kTi
 
 // ---- the kernel
 
+// A barrier of the warps with the same keys.
+__device__ __forceinline__ void group_sync(int key_warp) {
+  static_assert(kKeyWarps == 2);
+  if (key_warp == 0) {
+    named_barrier<1, kGroupThreads>();
+  } else {
+    named_barrier<2, kGroupThreads>();
+  }
+}
+
 template <int kHeadDim, int kWarpKeys, int kStages, int kSplits>
 struct Tile {
   static_assert(kHeadDim % 8 == 0 && (kWarpKeys == 16 || kWarpKeys == 32));
@@ -160,6 +174,8 @@ struct Tile {
   static constexpr int kDepthSteps = kHeadDim / 16;
   static constexpr bool kHasTail = kHeadDim % 16 != 0;
   static constexpr int kStageKeys = kKeyWarps * kWarpKeys;
+  static constexpr int kGroupRows = kGroupThreads / kRowLanes;  // that a group copies at a time
+  static_assert(kWarpKeys % kGroupRows == 0 && kRows % (kKeyWarps * kGroupRows) == 0);
 
   static constexpr int kQueryElements = kRows * kPitch;
   static constexpr int kStageElements = kStageKeys * kPitch;  // of k, or of v
@@ -172,7 +188,8 @@ struct Tile {
   static_assert(kWarps * kSlot * sizeof(float4) <= kOperandBytes);
   static constexpr int kReceivedBytes =
       kSplits == 1 ? 0 : static_cast<int>(sizeof(float4)) * kWarps * kHalfSlot;
-  static constexpr int kSharedBytes = kOperandBytes + kReceivedBytes;
+  static constexpr int kBarrierBytes = kSplits == 1 ? 0 : sizeof(uint64_t);
+  static constexpr int kSharedBytes = kOperandBytes + kReceivedBytes + kBarrierBytes;
 };
 
 template <int kHeadDim, int kWarpKeys, int kStages, int kSplits, int kBlocksPerProcessor>
@@ -188,6 +205,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   bf16* v_stages = k_stages + kStages * T::kStageElements;
   float4* slots = reinterpret_cast<float4*>(memory);
   float4* received = reinterpret_cast<float4*>(memory + T::kOperandBytes);
+  auto* all_received = reinterpret_cast<uint64_t*>(memory + T::kOperandBytes + T::kReceivedBytes);
 
   wait_for_previous();
   allow_next();
@@ -197,8 +215,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   const int split = blockIdx.x % kSplits, first_row = blockIdx.x / kSplits * kRows;
   const int kv_head = blockIdx.y, group = args.heads / args.kv_heads;
   const int rows = static_cast<int>(min(valid_rows(args.q), args.q.rows)) * group;
-  if (first_row >= rows) return;                 // all blocks of a cluster
-  if constexpr (kSplits > 1) cluster_started();  // this block is there to receive
+  if (first_row >= rows) return;  // all blocks of a cluster
+  if constexpr (kSplits > 1) {
+    if (threadIdx.x == 0) expect_bytes(all_received, T::kReceivedBytes);
+    __syncwarp();
+    cluster_started();  // this block is there to receive
+  }
 
   // With a block mask no tile crosses two blocks.
   const int mask_begin = args.block > 0 ? first_row / group / args.block * args.block : 0;
@@ -208,41 +230,47 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   const int key_count = max(0, min(share, keys.total - first_key));
   const int steps = (key_count + T::kStageKeys - 1) / T::kStageKeys;
 
-  // `source` gives what this thread copies of a row of the tile; rows from `count` on become zeros.
-  const int copy_row = threadIdx.x / T::kRowLanes, copy_column = threadIdx.x % T::kRowLanes * 8;
-  const auto copy_rows = [&](auto source, int count, bf16* tile, int tile_rows) {
-    if (copy_column >= kHeadDim) return;
-    for (int i = copy_row; i < tile_rows; i += kThreads / T::kRowLanes) {
-      copy_async(tile + i * kPitch + copy_column, source(i), i < count);
-    }
-  };
-  // A group of copies for every step up to the last and, empty, past it: counts stay the same.
+  // What this thread copies of a row; several rows are copied at a time.
+  const int copy_column = threadIdx.x % T::kRowLanes * 8;
+  const bool copies = copy_column < kHeadDim;
+  // The chunk of a group and a step, and with it a group of copies; past the last step the group is
+  // empty, so that counts stay the same. Rows past the last key become zeros.
+  const int group_row = threadIdx.x % kGroupThreads / T::kRowLanes;
   const auto copy_stage = [&](const Matrix& from, bf16* stages, int step) {
-    if (step < steps) {
-      bf16* stage = stages + step % kStages * T::kStageElements;
-      const int begin = first_key + step * T::kStageKeys;
-      const int count = min(T::kStageKeys, key_count - step * T::kStageKeys);
+    const int done = step * T::kStageKeys + key_warp * kWarpKeys;
+    const int count = min(kWarpKeys, key_count - done);
+    if (count > 0 && copies) {
+      bf16* to = stages + step % kStages * T::kStageElements +
+                 (key_warp * kWarpKeys + group_row) * kPitch + copy_column;
       const std::byte* column = bytes_at(from, kv_head * kHeadDim + copy_column);
       const int row_bytes = static_cast<int>(from.stride) * kElement;
-      const int run = keys.row(begin);
+      const int begin = first_key + done, run = keys.row(begin);
       if (keys.row(begin + count - 1) - run == count - 1) {  // one range, nearly always
-        const auto source = [&](int i) { return column + int64_t{run + i} * row_bytes; };
-        copy_rows(source, count, stage, T::kStageKeys);
+        const std::byte* source = column + int64_t{run + group_row} * row_bytes;
+#pragma unroll
+        for (int i = 0; i < kWarpKeys; i += T::kGroupRows) {
+          copy_async(to + i * kPitch, source, group_row + i < count);
+          source += int64_t{T::kGroupRows} * row_bytes;
+        }
       } else {
-        const auto source = [&](int i) {
-          return column + int64_t{keys.row(begin + i)} * row_bytes;
-        };
-        copy_rows(source, count, stage, T::kStageKeys);
+#pragma unroll 1
+        for (int i = 0; i < kWarpKeys; i += T::kGroupRows) {
+          const int row = keys.row(begin + group_row + i);
+          copy_async(to + i * kPitch, column + int64_t{row} * row_bytes, group_row + i < count);
+        }
       }
     }
     end_copy_group();
   };
 
-  const auto query = [&](int i) {
-    const int row = first_row + i, head = kv_head * group + row % group;
-    return bytes_at(args.q, row / group * args.q.stride + head * kHeadDim + copy_column);
-  };
-  copy_rows(query, rows - first_row, q_tile, kRows);
+  if (copies) {
+    for (int i = threadIdx.x / T::kRowLanes; i < kRows; i += kThreads / T::kRowLanes) {
+      const int row = first_row + i, head = kv_head * group + row % group;
+      copy_async(q_tile + i * kPitch + copy_column,
+                 bytes_at(args.q, row / group * args.q.stride + head * kHeadDim + copy_column),
+                 row < rows);
+    }
+  }
   // Group 2 i brings k of step i, the first q as well; group 2 i + 1 brings v. Of these, 2 kStages
   // - 1 are under way at the beginning of a step, and all but 2 kStages - 2 must have ended.
   constexpr int kUnderWay = 2 * kStages - 2;
@@ -261,9 +289,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   const int tail_at = (key_warp * kWarpKeys + lane % kWarpKeys) * kPitch + T::kDepthSteps * 16;
 
   uint32_t q_kept[kKeepsQueries ? T::kDepthSteps : 1][4], q_tail[2];
+  wait_copy_groups<kUnderWay>();
+  __syncthreads();  // q has landed
   if constexpr (kKeepsQueries) {
-    wait_copy_groups<kUnderWay>();
-    __syncthreads();  // q has landed
 #pragma unroll
     for (int d = 0; d < T::kDepthSteps; ++d) load_matrices(q_kept[d], q_at + d * 16 * kElement);
     if constexpr (T::kHasTail) load_matrices(q_tail, q_at + T::kDepthSteps * 16 * kElement);
@@ -281,7 +309,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     const int count = key_count - step * T::kStageKeys - key_warp * kWarpKeys;  // of this warp
     const int stage = step % kStages * T::kStageElements;
     wait_copy_groups<kUnderWay>();
-    __syncthreads();  // k of this step has landed; v of the step before has been read by all
+    group_sync(key_warp);  // k of this step has landed; v of the step before has been read
     copy_stage(args.v, v_stages, step + kStages - 1);
 
     float scores[kKeyTiles][4] = {};
@@ -354,7 +382,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     }
 
     wait_copy_groups<kUnderWay>();
-    __syncthreads();  // v of this step has landed; k of this step has been read by all
+    group_sync(key_warp);  // v of this step has landed; k of this step has been read
     copy_stage(args.k, k_stages, step + kStages);
 
     if (count > 0) {
@@ -386,7 +414,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
 
   wait_copy_groups<0>();
   __syncthreads();  // the operands have been read: the slots may take their place
-  give(partial, 1 - key_warp, slots + warp * T::kSlot);
+  float4* own_slot = slots + warp * T::kSlot;
+  give(partial, 1 - key_warp, [&](int i, const float4& x) { own_slot[i] = x; });
   __syncthreads();  // what the other warp of the pair gave is there
   const int other_warp = (1 - key_warp) * kRowWarps + row_warp;
   const auto half = merge(partial, key_warp, slots + other_warp * T::kSlot, scale);
@@ -397,9 +426,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   if constexpr (kSplits > 1) {
     float4* slot = received + warp * T::kHalfSlot;
     cluster_wait();  // the other block has started
-    give(half, 1 - split, in_block(slot, 1 - split));
-    cluster_arrive();
-    cluster_wait();  // what the other block gave is there
+    give(half, 1 - split,
+         [&](int i, const float4& x) { send(slot + i, x, all_received, 1 - split); });
+    wait_for_bytes(all_received);
     const auto quarter = merge(half, split, slot, scale);
     store_partial(args.y, quarter, warp_rows, kHeadDim,
                   half_column + split * kHalfOf<kHalfOf<T::kColumnTiles>> * 8);
