@@ -6,12 +6,14 @@
 //
 // Layout    x: [T, D], W: [width, D], both e4m3 or both bf16, rows on multiples of 16 bytes.
 //           y: bf16 or e4m3.
-// Work      a block multiplies a tile of 128 or 256 channels by 64 to 200 tokens: channels on the m
+// Work      a block multiplies a tile of 128 or 256 channels by 64 to 256 tokens: channels on the m
 //           of the matrix instructions, tokens on their n, which may be any multiple of 8. One warp
 //           group keeps the copy engine going, two multiply. Blocks of a cluster share what they
 //           read, and may split D and add their sums through each other's shared memory.
-// Traffic   W once from device memory; each tile reads (channels / blocks that share W + tokens /
-//           blocks that share x) * D elements from L2, which is what limits small tiles.
+// Traffic   W once from device memory. What limits a tile is shared memory: of 128 bytes of D its
+//           instructions take 4 channels / 64 * tokens / 2 clocks, and reading their operands and
+//           writing what the copy engine brings 4 channels / 64 * (16 + tokens / 4) + channels +
+//           tokens: 352 and 520 for 128 x 88, 1024 and 1024 for 128 x 256.
 // Numerics  e4m3: the fast accumulation of the instructions, exact products in float32 sums of
 //           limited precision. A fixed order per configuration, so results repeat bit for bit.
 // Reference backends/cpu/linear.cpp
@@ -109,8 +111,9 @@ struct Tile {
 
   // Gating holds two chunks of sums beside all of them.
   static constexpr bool kCanGate = kBlocks == 2 && kTokens <= 176;
-  // The sums of a split wait in the stages.
-  static constexpr bool kCanSplit = kChannels * kTokens * sizeof(float) <= kStagingOffset;
+  // The sums of a split wait in the stages. Large tiles need none.
+  static constexpr bool kCanSplit =
+      kBlocks == 1 && kChannels * kTokens * sizeof(float) <= kStagingOffset;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -777,13 +780,25 @@ constexpr TileKernel kernel_of_tile() {
           .can_gate = T::kCanGate};
 }
 
-enum TileShape { k128x64, k128x88, k128x128, k128x176, k256x128, k256x176, k256x200 };
+enum TileShape {
+  k128x64,
+  k128x88,
+  k128x128,
+  k128x136,
+  k128x176,
+  k128x200,
+  k128x256,
+  k256x128,
+  k256x176,
+  k256x200
+};
 template <class Element>
 constexpr TileKernel kTileKernels[] = {
     kernel_of_tile<Tile<Element, 1, 64>>(),  kernel_of_tile<Tile<Element, 1, 88>>(),
-    kernel_of_tile<Tile<Element, 1, 128>>(), kernel_of_tile<Tile<Element, 1, 176>>(),
-    kernel_of_tile<Tile<Element, 2, 128>>(), kernel_of_tile<Tile<Element, 2, 176>>(),
-    kernel_of_tile<Tile<Element, 2, 200>>(),
+    kernel_of_tile<Tile<Element, 1, 128>>(), kernel_of_tile<Tile<Element, 1, 136>>(),
+    kernel_of_tile<Tile<Element, 1, 176>>(), kernel_of_tile<Tile<Element, 1, 200>>(),
+    kernel_of_tile<Tile<Element, 1, 256>>(), kernel_of_tile<Tile<Element, 2, 128>>(),
+    kernel_of_tile<Tile<Element, 2, 176>>(), kernel_of_tile<Tile<Element, 2, 200>>(),
 };
 
 // Channels x tokens of a tile; tiles along both that share what they read; parts of D.
@@ -795,30 +810,29 @@ struct Configuration {
 constexpr Configuration kConfigurations[] = {
     {"256x176", k256x176, {1, 1, 1}},
     {"256x176 cluster 2x1", k256x176, {2, 1, 1}},
-    {"256x176 split 5", k256x176, {1, 1, 5}},
-    {"256x176 cluster 2x1 split 4", k256x176, {2, 1, 4}},
     {"256x200 cluster 2x1", k256x200, {2, 1, 1}},
     {"256x128", k256x128, {1, 1, 1}},
-    {"256x128 cluster 2x1", k256x128, {2, 1, 1}},
     {"256x128 cluster 1x2", k256x128, {1, 2, 1}},
-    {"256x128 cluster 1x2 split 3", k256x128, {1, 2, 3}},
-    {"256x128 split 5", k256x128, {1, 1, 5}},
+    {"128x256", k128x256, {1, 1, 1}},
+    {"128x256 split 2", k128x256, {1, 1, 2}},
+    {"128x256 split 4", k128x256, {1, 1, 4}},
+    {"128x200", k128x200, {1, 1, 1}},
+    {"128x200 split 2", k128x200, {1, 1, 2}},
+    {"128x200 split 3", k128x200, {1, 1, 3}},
     {"128x176", k128x176, {1, 1, 1}},
-    {"128x176 cluster 2x1", k128x176, {2, 1, 1}},
-    {"128x176 cluster 2x1 split 2", k128x176, {2, 1, 2}},
     {"128x176 split 2", k128x176, {1, 1, 2}},
+    {"128x176 cluster 2x1 split 2", k128x176, {2, 1, 2}},
     {"128x176 split 4", k128x176, {1, 1, 4}},
+    {"128x136", k128x136, {1, 1, 1}},
+    {"128x136 split 2", k128x136, {1, 1, 2}},
     {"128x128", k128x128, {1, 1, 1}},
-    {"128x128 cluster 1x2", k128x128, {1, 2, 1}},
     {"128x128 cluster 1x4", k128x128, {1, 4, 1}},
-    {"128x128 cluster 1x2 split 2", k128x128, {1, 2, 2}},
-    {"128x128 cluster 1x2 split 3", k128x128, {1, 2, 3}},
     {"128x128 split 2", k128x128, {1, 1, 2}},
     {"128x128 split 3", k128x128, {1, 1, 3}},
+    {"128x88", k128x88, {1, 1, 1}},
     {"128x88 cluster 1x2", k128x88, {1, 2, 1}},
-    {"128x88 cluster 2x1", k128x88, {2, 1, 1}},
     {"128x88 cluster 2x2", k128x88, {2, 2, 1}},
-    {"128x88 cluster 1x2 split 2", k128x88, {1, 2, 2}},
+    {"128x88 split 2", k128x88, {1, 1, 2}},
     {"128x64 cluster 1x2", k128x64, {1, 2, 1}},
     {"128x64 cluster 1x4", k128x64, {1, 4, 1}},
     {"128x64 cluster 2x2", k128x64, {2, 2, 1}},

@@ -256,6 +256,11 @@ FLASHRT_PRODUCTS(128,
                  FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
                      3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", %60, %61, %62, %63",
                  "%64", "%65", "%66", FLASHRT_D32(0), FLASHRT_D32(32))
+FLASHRT_PRODUCTS(
+    136,
+    FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(3) ", " FLASHRT_TEN(
+        4) ", " FLASHRT_TEN(5) ", %60, %61, %62, %63, %64, %65, %66, %67",
+    "%68", "%69", "%70", FLASHRT_D32(0), FLASHRT_D32(32), FLASHRT_D4(64))
 FLASHRT_PRODUCTS(176,
                  FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
                      3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", " FLASHRT_TEN(7) ", %80, %81, %82, %83, %84, %85, %86, %87",
@@ -266,6 +271,11 @@ FLASHRT_PRODUCTS(200,
                      3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", " FLASHRT_TEN(7) ", " FLASHRT_TEN(8) ", " FLASHRT_TEN(9),
                  "%100", "%101", "%102", FLASHRT_D32(0), FLASHRT_D32(32), FLASHRT_D32(64),
                  FLASHRT_D4(96))
+FLASHRT_PRODUCTS(256,
+                 FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
+                     3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", " FLASHRT_TEN(7) ", " FLASHRT_TEN(8) ", " FLASHRT_TEN(9) ", " FLASHRT_TEN(10) ", " FLASHRT_TEN(11) ", %120, %121, %122, %123, %124, %125, %126, %127",
+                 "%128", "%129", "%130", FLASHRT_D32(0), FLASHRT_D32(32), FLASHRT_D32(64),
+                 FLASHRT_D32(96))
 
 #undef FLASHRT_PRODUCTS
 #undef FLASHRT_PRODUCT
