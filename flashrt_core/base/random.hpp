@@ -28,16 +28,23 @@ FLASHRT_HOST_DEVICE constexpr uint64_t mix_bits(uint64_t x) {
 // multiplication everything is integer arithmetic below 2^24, so no compiler or device can round
 // otherwise.
 struct RandomNumbers {
+  static constexpr uint64_t kStride = 0x9e3779b97f4a7c15u;  // between keys of neighbours
+
   uint64_t key = 0;
   int32_t offset = 0;  // mean / unit
   float unit = 0;      // standard deviation * kRandomUnit
 
   FLASHRT_HOST_DEVICE constexpr float operator[](uint64_t index) const {
-    const uint64_t hash = mix_bits(key + (index + 1) * 0x9e3779b97f4a7c15u);
+    const uint64_t hash = mix_bits(key + (index + 1) * kStride);
     const uint64_t pairs = (hash & 0x0000ffff0000ffffu) + ((hash >> 16) & 0x0000ffff0000ffffu);
     const auto sum = static_cast<int32_t>((pairs & 0xffffffffu) + (pairs >> 32));
     constexpr int32_t kMean = 2 * 0xffff;
     return static_cast<float>(sum - kMean + offset) * unit;
+  }
+
+  // Those from this index on: element i is element first + i of these.
+  constexpr RandomNumbers from(uint64_t first) const {
+    return {.key = key + first * kStride, .offset = offset, .unit = unit};
   }
 };
 

@@ -140,12 +140,13 @@ void bind_engine(py::module_& module) {
                       bool keep_values, bool float_activations, const std::string& backend,
                       int threads, int device, const std::optional<std::filesystem::path>& tuning,
                       bool fast_accumulation, bool dependent_launch, bool specialised_kernels,
-                      std::optional<uint64_t> random_seed,
+                      std::optional<uint64_t> random_seed, double random_outliers,
                       const std::optional<std::filesystem::path>& packed) {
             const py::gil_scoped_release release;
             return Engine(
                 {.checkpoint = checkpoint,
                  .random_seed = random_seed,
+                 .random_outliers = random_outliers,
                  .packed = packed.value_or(std::filesystem::path()),
                  .backend = backend,
                  .backend_options = {.threads = threads,
@@ -170,7 +171,8 @@ void bind_engine(py::module_& module) {
           py::arg("backend") = "cpu", py::arg("threads") = 0, py::arg("device") = 0,
           py::arg("tuning") = py::none(), py::arg("fast_accumulation") = true,
           py::arg("dependent_launch") = true, py::arg("specialised_kernels") = true,
-          py::arg("random_seed") = py::none(), py::arg("packed") = py::none())
+          py::arg("random_seed") = py::none(), py::arg("random_outliers") = 1.0,
+          py::arg("packed") = py::none())
       .def(
           "recompile",
           [](const Engine& engine, int cameras, int prompt_capacity, int steps, int horizon,

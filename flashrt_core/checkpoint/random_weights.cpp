@@ -3,6 +3,7 @@
 
 #include "checkpoint/random_weights.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <iomanip>
@@ -35,15 +36,27 @@ constexpr Spread kGateBias{.mean = 0.5, .deviation = 0.1};
 
 uint64_t hash(std::string_view bytes) { return xxh64(std::as_bytes(std::span(bytes))); }
 
+// Whether its rows make channels of the residual stream of the vision or language model.
+bool feeds_residual(std::string_view weight) {
+  if (weight == "vision.patch.weight" || weight == "vision.patch.bias") return true;
+  if (weight.starts_with("projector.")) return true;
+  if (!weight.starts_with("vision.") && !weight.starts_with("language.")) return false;
+  constexpr std::string_view kLast[] = {".attn_out.", ".fc2.", ".down."};
+  return std::any_of(std::begin(kLast), std::end(kLast), [&](std::string_view linear) {
+    return weight.find(linear) != std::string_view::npos;
+  });
+}
+
 class Table {
  public:
-  explicit Table(uint64_t seed) : seed_(seed) {}
+  Table(uint64_t seed, double outliers) : seed_(seed), outliers_(outliers) {}
 
   RandomTensor tensor(const PlanWeight& weight) const {
     RandomTensor result{.name = weight.name, .shape = weight.shape, .parts = {}};
     const std::vector<Spread> spreads = spreads_of(weight);
     const auto parts = static_cast<int64_t>(spreads.size());
     for (const Spread& spread : spreads) add(result, weight.shape.rows() / parts, spread);
+    if (outliers_ != 1) add_outliers(result);
     return result;
   }
 
@@ -75,13 +88,42 @@ class Table {
                      .unit = static_cast<float>(unit)}});
   }
 
+  void add_outliers(RandomTensor& tensor) const {
+    if (tensor.name == "language.embed") scale_row(tensor, kOutlierToken);
+    if (!feeds_residual(tensor.name)) return;
+    for (const int64_t quarter : {1, 2, 3}) scale_row(tensor, quarter * tensor.shape.rows() / 4);
+  }
+
+  // Takes the row out of its part; the others keep their numbers.
+  void scale_row(RandomTensor& tensor, int64_t row) const {
+    const int64_t width = tensor.shape.width();
+    std::vector<RandomRows> parts;
+    int64_t begin = 0;
+    for (const RandomRows& part : tensor.parts) {
+      const int64_t before = row - begin;
+      if (before < 0 || before >= part.rows) {
+        parts.push_back(part);
+      } else {
+        RandomNumbers scaled = part.numbers.from(before * width);
+        scaled.unit = static_cast<float>(scaled.unit * outliers_);
+        const RandomNumbers rest = part.numbers.from((before + 1) * width);
+        if (before > 0) parts.push_back({before, part.numbers});
+        parts.push_back({1, scaled});
+        if (part.rows > before + 1) parts.push_back({part.rows - before - 1, rest});
+      }
+      begin += part.rows;
+    }
+    tensor.parts = std::move(parts);
+  }
+
   uint64_t seed_;
+  double outliers_;
 };
 
 // Everything the numbers follow from, and the first of each tensor, so that another way of making
 // them has another digest.
 std::string digest_of(const std::map<std::string, RandomTensor, std::less<>>& tensors,
-                      const ModelConfig& config, uint64_t seed) {
+                      const ModelConfig& config, uint64_t seed, double outliers) {
   std::ostringstream all;
   for (const auto& [name, tensor] : tensors) {
     all << name << ' ' << tensor.shape;
@@ -92,20 +134,21 @@ std::string digest_of(const std::map<std::string, RandomTensor, std::less<>>& te
     all << '\n';
   }
   std::ostringstream digest;
-  digest << "random " << name_of(config.type) << " seed " << seed << ' ' << std::hex
-         << std::setw(16) << std::setfill('0') << hash(all.str());
+  digest << "random " << name_of(config.type) << " seed " << seed;
+  if (outliers != 1) digest << " outliers " << outliers;
+  digest << ' ' << std::hex << std::setw(16) << std::setfill('0') << hash(all.str());
   return digest.str();
 }
 
 class RandomWeights : public Weights::Source {
  public:
-  RandomWeights(const ModelConfig& config, uint64_t seed, int threads)
+  RandomWeights(const ModelConfig& config, uint64_t seed, int threads, double outliers)
       : pool_(std::make_unique<ThreadPool>(threads)) {
-    for (RandomTensor& tensor : random_tensors(config, seed)) {
+    for (RandomTensor& tensor : random_tensors(config, seed, outliers)) {
       std::string name = tensor.name;
       tensors_.emplace(std::move(name), std::move(tensor));
     }
-    digest_ = digest_of(tensors_, config, seed);
+    digest_ = digest_of(tensors_, config, seed, outliers);
   }
 
   HostTensor load(std::string_view name) const override {
@@ -146,15 +189,21 @@ class RandomWeights : public Weights::Source {
 
 }  // namespace
 
-std::vector<RandomTensor> random_tensors(const ModelConfig& config, uint64_t seed) {
-  const Table table(seed);
+std::vector<RandomTensor> random_tensors(const ModelConfig& config, uint64_t seed,
+                                         double outliers) {
+  FLASHRT_CHECK(std::isfinite(outliers) && outliers > 0, "random weights: outliers of ", outliers,
+                ", expected a factor above 0, 1 for none");
+  FLASHRT_CHECK(outliers == 1 || config.vocab_size > kOutlierToken,
+                "random weights: outliers need token ", kOutlierToken, ", the vocabulary has ",
+                config.vocab_size);
+  const Table table(seed, outliers);
   std::vector<RandomTensor> tensors;
   for (const PlanWeight& weight : pi_weights(config)) tensors.push_back(table.tensor(weight));
   return tensors;
 }
 
-Weights Weights::random(const ModelConfig& config, uint64_t seed, int threads) {
-  return Weights(std::make_unique<RandomWeights>(config, seed, threads));
+Weights Weights::random(const ModelConfig& config, uint64_t seed, int threads, double outliers) {
+  return Weights(std::make_unique<RandomWeights>(config, seed, threads, outliers));
 }
 
 }  // namespace flashrt

@@ -28,6 +28,14 @@ struct RandomTensor {
 };
 
 // Every plan weight of this configuration.
-std::vector<RandomTensor> random_tensors(const ModelConfig& config, uint64_t seed);
+//
+// Trained vision and language models have a few channels and a token that are far larger than the
+// rest. outliers multiplies so: what linears add to three channels of the residual streams of both,
+// and the embedding of one token. All other numbers stay.
+std::vector<RandomTensor> random_tensors(const ModelConfig& config, uint64_t seed,
+                                         double outliers = 1);
+
+// Begins every prompt of the models (<bos>); the token that outliers enlarge.
+inline constexpr int32_t kOutlierToken = 2;
 
 }  // namespace flashrt

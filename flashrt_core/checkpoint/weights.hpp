@@ -44,8 +44,8 @@ class Weights {
   // threads: how many check and load; 0: one per core.
   static Weights open(const std::filesystem::path& checkpoint, const ModelConfig& config,
                       int threads);
-  // Random numbers that follow from configuration and seed alone.
-  static Weights random(const ModelConfig& config, uint64_t seed, int threads);
+  // Random numbers that follow from configuration, seed and outliers alone (random_tensors()).
+  static Weights random(const ModelConfig& config, uint64_t seed, int threads, double outliers = 1);
   // As they were packed.
   static Weights packed(PackedFile file);
 
@@ -60,8 +60,8 @@ class Weights {
   std::optional<PackedTensor> packed_tensor(std::string_view name) const {
     return source_->packed_tensor(name);
   }
-  // Over all bytes of all tensors used, as hex; of random weights also their model and seed. Packed
-  // weights have that of their source.
+  // Over all bytes of all tensors used, as hex; of random weights also what they follow from.
+  // Packed weights have that of their source.
   const std::string& digest() const { return source_->digest(); }
   // That the weights of a checkpoint lie in.
   std::vector<std::filesystem::path> files() const { return source_->files(); }

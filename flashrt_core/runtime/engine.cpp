@@ -19,10 +19,11 @@ namespace {
 
 Weights weights_of(const EngineOptions& options, const ModelConfig& config,
                    const std::string& plan_digest) {
-  const int threads = options.backend_options.threads;
-  if (!options.packed.empty()) return open_packed(options, config, plan_digest);
-  return options.random_seed ? Weights::random(config, *options.random_seed, threads)
-                             : Weights::open(options.checkpoint, config, threads);
+  FLASHRT_CHECK(options.random_seed || options.random_outliers == 1, "outliers of ",
+                options.random_outliers, " are for random weights; those of ",
+                options.checkpoint.string(), " are its own");
+  return options.packed.empty() ? unpacked_weights(options, config)
+                                : open_packed(options, config, plan_digest);
 }
 
 // t = 1; t += (float)(-1.0 / S): the float32 accumulation of the reference, bit for bit.

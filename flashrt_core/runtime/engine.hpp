@@ -40,6 +40,7 @@ struct EngineOptions {
   // Random weights of this seed; of the checkpoint only config.json is read. The names pi05 and pi0
   // then stand for the published sizes.
   std::optional<uint64_t> random_seed;
+  double random_outliers = 1;  // of random weights: factor of a few channels and a token
   // Made by pack() for this recipe: read instead of the weights, which then need not be there.
   std::filesystem::path packed;
   std::string backend = "cpu";  // or "cuda"

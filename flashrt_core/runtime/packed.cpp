@@ -21,23 +21,21 @@ bool is_touched(const std::filesystem::path& folder, const SourceFile& then) {
   return std::filesystem::exists(path) && SourceFile::of(path) != then;
 }
 
-std::string source_digest(const EngineOptions& options, const ModelConfig& config) {
-  const int threads = options.backend_options.threads;
-  return options.random_seed ? Weights::random(config, *options.random_seed, threads).digest()
-                             : Weights::open(options.checkpoint, config, threads).digest();
-}
-
 }  // namespace
 
-std::string pack(const EngineOptions& options, const std::filesystem::path& output) {
+Weights unpacked_weights(const EngineOptions& options, const ModelConfig& config) {
   const int threads = options.backend_options.threads;
+  return options.random_seed
+             ? Weights::random(config, *options.random_seed, threads, options.random_outliers)
+             : Weights::open(options.checkpoint, config, threads);
+}
+
+std::string pack(const EngineOptions& options, const std::filesystem::path& output) {
   const ModelConfig config = options.random_seed ? named_config(options.checkpoint)
                                                  : read_model_config(options.checkpoint);
-  const Weights weights = options.random_seed
-                              ? Weights::random(config, *options.random_seed, threads)
-                              : Weights::open(options.checkpoint, config, threads);
+  const Weights weights = unpacked_weights(options, config);
   const Recipe recipe = Recipe::named(options.recipe);
-  ThreadPool pool(threads);
+  ThreadPool pool(options.backend_options.threads);
   write_packed(output, plan_for(config, kSmallest, recipe), weights, recipe.name, pool);
   return weights.digest();
 }
@@ -56,7 +54,7 @@ Weights open_packed(const EngineOptions& options, const ModelConfig& config,
       std::any_of(header.files.begin(), header.files.end(),
                   [&](const SourceFile& then) { return is_touched(options.checkpoint, then); });
   if (is_checked) {
-    const std::string source = source_digest(options, config);
+    const std::string source = unpacked_weights(options, config).digest();
     FLASHRT_CHECK(header.weights_digest == source, name, " was packed from weights ",
                   header.weights_digest, ", those of ", options.checkpoint.string(), " are ",
                   source, "; pack them again");

@@ -11,8 +11,11 @@
 
 namespace flashrt {
 
-// Writes what an engine with these options would upload: of the options, checkpoint, random seed,
-// recipe and threads count. Returns the digest of the source.
+// Those of the seed that the options name, or of the checkpoint.
+Weights unpacked_weights(const EngineOptions& options, const ModelConfig& config);
+
+// Writes what an engine with these options would upload: of the options, checkpoint, random seed
+// and outliers, recipe and threads count. Returns the digest of the source.
 std::string pack(const EngineOptions& options, const std::filesystem::path& output);
 
 // The packed weights that the options name. Error unless they are of this plan and of the source

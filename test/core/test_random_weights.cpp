@@ -4,7 +4,9 @@
 // Random weights: the same bits wherever an element is made, and the magnitudes that are promised.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "checkpoint/weights.hpp"
@@ -51,6 +53,12 @@ TEST(RandomNumbers, AreWorkedOutByHand) {
   }
 }
 
+TEST(RandomNumbers, CanStartAnywhere) {
+  const RandomNumbers numbers{.key = 5, .offset = 7, .unit = 0.125f};
+  EXPECT_EQ(numbers.from(0)[3], numbers[3]);
+  EXPECT_EQ(numbers.from(1000)[3], numbers[1003]);
+}
+
 TEST(RandomNumbers, LookNormal) {
   const RandomNumbers numbers{.key = 1, .offset = 0, .unit = static_cast<float>(kRandomUnit)};
   constexpr int kCount = 1 << 20;
@@ -79,19 +87,23 @@ TEST(RandomWeights, HaveEveryWeightOfThePlan) {
   }
 }
 
+// A device makes the numbers of the description.
+void expect_described(const Weights& weights, const std::string& name) {
+  const RandomTensor tensor = weights.random_tensor(name).value();
+  const HostTensor loaded = weights.load(name);
+  EXPECT_EQ(tensor.shape, loaded.shape);
+  size_t at = 0;
+  for (const auto& [rows, numbers] : tensor.parts) {
+    for (int64_t i = 0; i < rows * tensor.shape.width(); ++i)
+      ASSERT_EQ(loaded.data[at++], numbers[i]) << name << " element " << i;
+  }
+  EXPECT_EQ(at, loaded.data.size());
+}
+
 TEST(RandomWeights, AreTheNumbersOfTheirDescription) {
   const Weights weights = Weights::random(wide(), 3, 2);
-  for (const char* name : {"language.embed", "expert.0.attn_style.weight", "vision.norm.bias"}) {
-    const RandomTensor tensor = weights.random_tensor(name).value();
-    const HostTensor loaded = weights.load(name);
-    EXPECT_EQ(tensor.shape, loaded.shape);
-    size_t at = 0;
-    for (const auto& [rows, numbers] : tensor.parts) {
-      for (int64_t i = 0; i < rows * tensor.shape.width(); ++i)
-        ASSERT_EQ(loaded.data[at++], numbers[i]) << name << " element " << i;
-    }
-    EXPECT_EQ(at, loaded.data.size());
-  }
+  for (const char* name : {"language.embed", "expert.0.attn_style.weight", "vision.norm.bias"})
+    expect_described(weights, name);
 }
 
 TEST(RandomWeights, FollowFromSeedAndNameOnAnyNumberOfThreads) {
@@ -120,6 +132,61 @@ TEST(RandomWeights, HaveTheDeviationsOfTheirKind) {
   EXPECT_NEAR(moments(std::span(style.data).last(256)).mean, 0.5, 0.05) << "gate";
 }
 
+// Rows, in order, in which the same seed with outliers of 100 has other numbers.
+std::vector<int64_t> rows_of_outliers(std::string_view name) {
+  constexpr double kFactor = 100;
+  const HostTensor plain = Weights::random(wide(), 1, 1).load(name);
+  const HostTensor large = Weights::random(wide(), 1, 1, kFactor).load(name);
+  EXPECT_EQ(plain.shape, large.shape);
+  const int64_t width = plain.shape.width();
+  std::vector<int64_t> rows;
+  for (int64_t row = 0; row < plain.shape.rows(); ++row) {
+    const std::span a = std::span(plain.data).subspan(row * width, width);
+    const std::span b = std::span(large.data).subspan(row * width, width);
+    if (std::ranges::equal(a, b)) continue;
+    rows.push_back(row);
+    // One rounding of the factor times the unit, and one of either product.
+    for (int64_t i = 0; i < width; ++i)
+      EXPECT_NEAR(b[i], kFactor * a[i], kFactor * std::abs(a[i]) * 3 * 0x1p-24) << name << row;
+  }
+  return rows;
+}
+
+TEST(RandomWeights, HaveOutliersInThreeChannelsOfTheStreamsAndInOneToken) {
+  using Rows = std::vector<int64_t>;
+  const Rows vision{3, 6, 9}, language{32, 64, 96};  // widths 12 and 128
+  for (const char* name : {"vision.patch.weight", "vision.patch.bias", "vision.0.attn_out.weight",
+                           "vision.0.attn_out.bias", "vision.1.fc2.weight", "vision.1.fc2.bias"})
+    EXPECT_EQ(rows_of_outliers(name), vision) << name;
+  for (const char* name : {"projector.weight", "projector.bias", "language.0.attn_out.weight",
+                           "language.0.down.weight"})
+    EXPECT_EQ(rows_of_outliers(name), language) << name;
+  EXPECT_EQ(rows_of_outliers("language.embed"), Rows{kOutlierToken});
+  for (const char* name :
+       {"vision.patch.position", "vision.0.qkv.weight", "vision.0.fc1.bias", "vision.norm.weight",
+        "language.0.qkv.weight", "language.0.gate_up.weight", "language.1.kv.weight",
+        "expert.0.attn_out.weight", "expert.0.down.weight", "expert.0.attn_style.weight",
+        "action_in.weight", "action_out.weight"})
+    EXPECT_EQ(rows_of_outliers(name), Rows{}) << name;
+}
+
+TEST(RandomWeights, WithOutliersAreTheNumbersOfTheirDescription) {
+  const Weights weights = Weights::random(wide(), 3, 2, 100);
+  for (const char* name : {"language.embed", "projector.weight", "vision.patch.bias"})
+    expect_described(weights, name);
+}
+
+TEST(RandomWeights, RefuseOutliersThatAreNoFactorOrHaveNoToken) {
+  for (const double factor : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    EXPECT_CONTAINS(error_text([&] { Weights::random(tiny_pi05(), 7, 1, factor); }),
+                    "expected a factor above 0, 1 for none");
+  }
+  ModelConfig config = tiny_pi05();
+  config.vocab_size = 2;
+  EXPECT_CONTAINS(error_text([&] { Weights::random(config, 7, 1, 100); }),
+                  "outliers need token 2, the vocabulary has 2");
+}
+
 TEST(RandomWeights, NameModelAndSeedInTheirDigest) {
   const std::string digest = Weights::random(tiny_pi05(), 7, 1).digest();
   EXPECT_EQ(digest.substr(0, 19), "random pi05 seed 7 ");
@@ -127,6 +194,9 @@ TEST(RandomWeights, NameModelAndSeedInTheirDigest) {
   EXPECT_EQ(digest, Weights::random(tiny_pi05(), 7, 2).digest());
   EXPECT_NE(digest.substr(19), Weights::random(tiny_pi05(), 8, 1).digest().substr(19));
   EXPECT_NE(digest.substr(19), Weights::random(wide(), 7, 1).digest().substr(19));
+  const std::string outliers = Weights::random(tiny_pi05(), 7, 1, 100).digest();
+  EXPECT_EQ(outliers.substr(0, 32), "random pi05 seed 7 outliers 100 ");
+  EXPECT_NE(outliers.substr(32), digest.substr(19));
 }
 
 TEST(RandomWeights, NameUnknownWeights) {

@@ -153,6 +153,7 @@ def test_never_converts_an_array_unseen(golden, model_input):
         ({'device': -1}, 'device: -1, expected 0 or more'),
         ({'recipe': 'fp9'}, 'fp9'),
         ({'recipe': 'fp8'}, 'no calibration was given'),
+        ({'random_outliers': 100.0}, r'outliers of 100 are for random weights; those of .* are its own'),
         ({'times': [1.0]}, '1 values for 4 steps'),
         ({'times': [1.0, 0.75, float('nan'), 0.25]}, 'times: nan at step 2'),
         ({'threads': -1}, 'threads: -1'),

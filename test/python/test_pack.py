@@ -77,6 +77,8 @@ def test_random_weights_can_be_packed(checkpoint, model_input):
     np.testing.assert_array_equal(_core.Engine(checkpoint, packed=file, **how).infer(**model_input), expected)
     with pytest.raises(Error, match=r'was packed from weights random pi05 seed 4 .* are random pi05 seed 5'):
         _core.Engine(checkpoint, packed=file, **(how | {'random_seed': 5}))
+    with pytest.raises(Error, match=r'seed 4 [0-9a-f]*, those of .* are random pi05 seed 4 outliers 100 '):
+        _core.Engine(checkpoint, packed=file, **(how | {'random_outliers': 100.0}))
 
 
 def test_the_file_is_safetensors_with_codes_and_scales(checkpoint):

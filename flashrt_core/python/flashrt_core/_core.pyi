@@ -285,6 +285,7 @@ class Engine:
         # Random weights of this seed; of the checkpoint only config.json is read. The names pi05 and pi0 then
         # stand for the published sizes.
         random_seed: int | None = None,
+        random_outliers: float = 1.0,  # of random weights: factor of a few channels and a token
         packed: str | PathLike[str] | None = None,  # of `pack_weights`: read instead of the weights
     ) -> None: ...
     def recompile(

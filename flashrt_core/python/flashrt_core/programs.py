@@ -57,6 +57,7 @@ class Programs:
         float_activations: bool = False,
         backend: str = 'cpu',
         random_seed: int | None = None,
+        random_outliers: float = 1.0,
         packed: str | os.PathLike | None = None,
         **backend_options: Unpack[BackendOptions],
     ) -> None:
@@ -69,6 +70,7 @@ class Programs:
             float_activations=float_activations,
             backend=backend,
             random_seed=random_seed,
+            random_outliers=random_outliers,
             packed=packed,
             **backend_options,
         )
