@@ -97,9 +97,13 @@ def test_a_report_has_every_part(report):
     assert report.memory_bytes['together'] == report.memory_bytes['weights'] + report.memory_bytes['arena']
 
 
-def test_errors_are_those_of_every_step_and_of_the_chunk(report):
-    assert list(report.accuracy.steps) == [f'{step} of 3' for step in (1, 2, 3)]
-    for difference in (report.accuracy.chunk, *report.accuracy.steps.values()):
+def test_errors_are_those_of_what_stages_hand_on_of_every_step_and_of_the_chunk(report):
+    accuracy = report.accuracy
+    rows = '[10:54]'  # of the cache: 10 of the chunk, then 2 x 16 image tokens and 12 of the prompt
+    caches = [f'cache.{layer}.{part}{rows}' for layer in (0, 1, 2) for part in 'kv']
+    assert list(accuracy.values) == ['vision.projector', *caches]
+    assert list(accuracy.steps) == [f'{step} of 3' for step in (1, 2, 3)]
+    for difference in (accuracy.chunk, *accuracy.steps.values(), *accuracy.values.values()):
         assert 0.97 < difference.cosine < 1
 
 

@@ -158,6 +158,8 @@ def test_calibrate_then_compare(flashrt, tmp_path):
     assert (code, err) == (0, '')
     rows = [line.rsplit(maxsplit=4) for line in out.splitlines()[2:]]
     assert [row[0].strip() for row in rows] == [
+        'vision.projector',
+        *(f'cache.{layer}.{part}[10:66]' for layer in range(3) for part in 'kv'),
         *(f'velocity, step {i} of 5' for i in range(1, 6)),
         'actions - noise',
     ]

@@ -73,8 +73,8 @@ def test_float32_against_itself_is_equal(tmp_path):
     tested = [sample for _, sample in read_samples(model)]
     accuracy = measure(Programs(model), Programs(model), tested, every_call=True)
     assert len(accuracy.steps) == 10 + 1 + 5 + 3
-    assert len(accuracy.calls) > 80
-    assert all(item.rms == 0 for item in [accuracy.chunk, *accuracy.calls.values()])
+    assert len(accuracy.values) > 80
+    assert all(item.rms == 0 for item in [accuracy.chunk, *accuracy.values.values()])
 
 
 def test_differences_by_hand():

@@ -60,41 +60,44 @@ class _Sums:
 
 @dataclass
 class Accuracy:
-    """Differences over all samples, free-running: errors of one step go into the next."""
+    """Differences over all samples, free-running: errors of one call go into the next."""
 
     chunk: Difference  # of actions - noise: the noise alone makes all actions look alike
     steps: dict[str, Difference]  # of the velocity, by step
-    calls: dict[str, Difference] = field(default_factory=dict)  # value of the plan -> difference, in order
+    values: dict[str, Difference] = field(default_factory=dict)  # of the plan, in order
 
 
 def measure(
     reference: Programs, other: Programs, samples: Iterable[Sample], every_call: bool = False
 ) -> Accuracy:
-    """Runs every sample on both; every_call: compares all values that both plans write."""
+    """Runs every sample on both.
+
+    Compares what the stages hand on, or, with every_call, all values that both plans write.
+    """
     chunk = _Sums()
     steps: dict[str, _Sums] = {}
-    calls: dict[str, _Sums] = {}
+    compared: dict[str, _Sums] = {}
     for sample in samples:
         key = ProgramKey.of(sample).keeping_values()
         engines = reference.get(key), other.get(key)
-        names = [VELOCITY, 'actions']
-        if every_call:
-            written = [_written(engine.plan_text()) for engine in engines]
-            names = [name for name in written[0] if name in written[1]]
-        first, second = (engine.trace(names, *sample.inputs) for engine in engines)
+        written = [_written(engine.plan_text()) for engine in engines]
+        names = [name for name in written[0] if name in written[1]]
+        if not every_call:
+            names = _handed_on(names)
+        traced = list(dict.fromkeys([*names, VELOCITY, 'actions']))
+        first, second = (engine.trace(traced, *sample.inputs) for engine in engines)
         chunk.add(*(_last(values['actions']) - sample.noise for values in (first, second)))
         velocities = [values[VELOCITY].reshape(sample.steps, -1) for values in (first, second)]
         for step, pair in enumerate(zip(*velocities, strict=True), 1):
             steps.setdefault(f'{step} of {sample.steps}', _Sums()).add(*pair)
-        if every_call:
-            for name in names:
-                calls.setdefault(name, _Sums()).add(first[name], second[name])
+        for name in names:
+            compared.setdefault(name, _Sums()).add(first[name], second[name])
     if not chunk.count:
         raise Error('compare: no sample was given')
     return Accuracy(
         chunk.difference(),
         {name: sums.difference() for name, sums in steps.items()},
-        {name: sums.difference() for name, sums in calls.items()},
+        {name: sums.difference() for name, sums in compared.items()},
     )
 
 
@@ -111,3 +114,14 @@ def _written(plan_text: str) -> list[str]:
         if arrow:
             written += re.findall(r'\w+=(\S+) \[', results)
     return list(dict.fromkeys(written))
+
+
+def _handed_on(written: list[str]) -> list[str]:
+    """Image features, and keys and values of the first, middle and last layer of the prefix."""
+    caches: dict[str, str] = {}  # of a layer -> the rows that are written first
+    for name in written:
+        if match := re.fullmatch(r'(cache\.\d+\.[kv])\[\d+:\d+\]', name):
+            caches.setdefault(match[1], name)
+    last = len(caches) // 2 - 1
+    layers = dict.fromkeys((0, last // 2, last))
+    return ['vision.projector', *(caches[f'cache.{layer}.{part}'] for layer in layers for part in 'kv')]

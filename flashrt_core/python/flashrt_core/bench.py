@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_core.accuracy import Accuracy, measure
-from flashrt_core.calibrate import CalibrationSettings, calibrate_programs
+from flashrt_core.calibrate import CalibrationSettings, Estimator, calibrate_programs
 from flashrt_core.ceilings import CEILINGS, Ceilings, Work, work_of
 from flashrt_core.engine import native_core
 from flashrt_core.errors import Error
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from flashrt_core._core import CallReport, Engine, Frame, Measurement, ModelConfig, ProgramCounters
 
 FORMAT, VERSION = 'flashrt_bench', 1
+BEGIN = 2  # <bos>, with which every prompt of the models begins; the token that outliers enlarge
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,12 @@ class BenchSettings:
 
     checkpoint: str  # a folder; with random weights also pi05 or pi0, the published sizes
     random_seed: int | None = None  # random weights instead of the checkpoint's
+    random_outliers: float = 1.0  # of random weights: factor of a few channels and of the token BEGIN
     packed: str | None = None  # a file of `flashrt pack`, read instead of the weights
     recipe: str = 'f32'
     calibration: str | None = None  # a file of `flashrt calibrate`
     calibrate: int = 0  # random observations to calibrate on instead
+    estimator: Estimator = 'min_max'  # how scales follow from them
     backend: str = 'cpu'
     cameras: int = 2
     horizon: int = 10
@@ -151,6 +154,7 @@ def random_samples(config: 'ModelConfig', settings: BenchSettings, seed: int, co
         )
 
     prompts = rng.integers(0, config.vocab_size, (count, settings.prompt_length), dtype=np.int32)
+    prompts[:, 0] = BEGIN
     return [sample(prompts[i if settings.new_prompts else 0]) for i in range(count)]
 
 
@@ -171,6 +175,7 @@ def bench(settings: BenchSettings) -> BenchReport:
             calibration=calibration,
             backend=settings.backend,
             random_seed=settings.random_seed,
+            random_outliers=settings.random_outliers,
             packed=settings.packed,
             **settings.backend_options,
         )
@@ -237,11 +242,13 @@ def _calibrate(settings: BenchSettings, path: str) -> str:
         float_activations=True,
         backend=settings.backend,
         random_seed=settings.random_seed,
+        random_outliers=settings.random_outliers,
         **settings.backend_options,
     )
     samples = random_samples(programs.config, settings, CALIBRATION_SEED, settings.calibrate)
     named = [(f'random observation {i}', sample) for i, sample in enumerate(samples)]
-    calibration = calibrate_programs(programs, named, CalibrationSettings(recipe=settings.recipe))
+    how = CalibrationSettings(recipe=settings.recipe, estimator=settings.estimator)
+    calibration = calibrate_programs(programs, named, how)
     calibration.save(path)
     return calibration.origin
 
@@ -252,6 +259,7 @@ def _accuracy(settings: BenchSettings, programs: Programs) -> Accuracy:
         recipe=settings.reference or 'f32',
         backend=settings.backend,
         random_seed=settings.random_seed,
+        random_outliers=settings.random_outliers,
         **settings.backend_options,
     )
     samples = random_samples(programs.config, settings, ACCURACY_SEED, settings.reference_samples)

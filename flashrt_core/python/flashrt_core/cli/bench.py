@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flashrt_core.bench import BenchReport, BenchSettings, Percentiles, Row, bench, write_json
+from flashrt_core.calibrate import Estimator
 from flashrt_core.cli.compare import accuracy_table
 from flashrt_core.errors import Error
 from flashrt_core.programs import BackendOptions
@@ -27,6 +28,10 @@ def run(
         typer.Option(help='Instead of a checkpoint: pi05, pi0 or a folder whose config.json gives the size.'),
     ] = None,
     seed: Annotated[int, typer.Option(help='Of the random weights.')] = 0,
+    outliers: Annotated[
+        float,
+        typer.Option(help='Of the random weights: factor of a few channels and a token, e.g. 100.'),
+    ] = 1.0,
     recipe: Annotated[
         str, typer.Option(help='f32, bf16, fp8, fp8_f16 or the path of a recipe file.')
     ] = 'f32',
@@ -35,6 +40,9 @@ def run(
     ] = None,
     calibration: Annotated[Path | None, typer.Option(help='Made by `flashrt calibrate`.')] = None,
     calibrate: Annotated[int, typer.Option(help='Calibrate on so many random observations instead.')] = 0,
+    estimator: Annotated[
+        Estimator, typer.Option(help='Of --calibrate: the largest value, or without outliers.')
+    ] = 'min_max',
     backend: Annotated[str, typer.Option(help='What runs the model: cpu or cuda.')] = 'cpu',
     cameras: Annotated[int, typer.Option()] = 2,
     horizon: Annotated[int, typer.Option(help='Actions in a chunk.')] = 10,
@@ -74,10 +82,12 @@ def run(
     settings = BenchSettings(
         checkpoint=str(checkpoint or random_weights),
         random_seed=seed if random_weights else None,
+        random_outliers=outliers,
         packed=str(packed) if packed else None,
         recipe=recipe,
         calibration=str(calibration) if calibration else None,
         calibrate=calibrate,
+        estimator=estimator,
         backend=backend,
         cameras=cameras,
         horizon=horizon,

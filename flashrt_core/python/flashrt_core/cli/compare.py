@@ -41,6 +41,10 @@ def run(
     seed: Annotated[
         int | None, typer.Option(help='Random weights of this seed instead of the checkpoint.')
     ] = None,
+    outliers: Annotated[
+        float,
+        typer.Option(help='Of the random weights: factor of a few channels and a token, e.g. 100.'),
+    ] = 1.0,
     all_calls: Annotated[
         bool, typer.Option('--all', help='Show every value; otherwise stop at the first beyond its bound.')
     ] = False,
@@ -56,11 +60,17 @@ def run(
 
     Each call works on what the reference computed before it, so a difference belongs to the call that shows
     it; bounds follow from the types. Exit code 1: a value is beyond its bound. Free running there are no
-    bounds: shown are the errors of the chunk without its noise and of the velocity of each step.
+    bounds: shown are the errors of what stages hand on, of the velocity of each step, and of the chunk
+    without its noise.
     """
     how = BackendOptions(threads=threads, device=device, tuning=tuning)
     reference = Programs(
-        checkpoint, recipe=reference_recipe, backend=reference_backend, random_seed=seed, **how
+        checkpoint,
+        recipe=reference_recipe,
+        backend=reference_backend,
+        random_seed=seed,
+        random_outliers=outliers,
+        **how,
     )
     other = Programs(
         checkpoint,
@@ -68,6 +78,7 @@ def run(
         calibration=calibration,
         backend=backend,
         random_seed=seed,
+        random_outliers=outliers,
         packed=packed,
         **how,
     )
@@ -142,7 +153,7 @@ def accuracy_table(accuracy: Accuracy) -> Table:
             f'{difference.worst:.2e}',
         )
 
-    for name, difference in accuracy.calls.items():
+    for name, difference in accuracy.values.items():
         add(name, difference)
     for step, difference in accuracy.steps.items():
         add(f'velocity, step {step}', difference)
