@@ -48,6 +48,7 @@ class Weights {
   static Weights random(const ModelConfig& config, uint64_t seed, int threads, double outliers = 1);
   // As they were packed.
   static Weights packed(PackedFile file);
+  explicit Weights(std::unique_ptr<const Source> source) : source_(std::move(source)) {}
 
   // One plan weight, folded and packed: "language.3.qkv.weight" is q, k and v stacked, with (1 + w)
   // of the norm before it multiplied into its columns. Unknown names: Error.
@@ -67,7 +68,6 @@ class Weights {
   std::vector<std::filesystem::path> files() const { return source_->files(); }
 
  private:
-  explicit Weights(std::unique_ptr<const Source> source) : source_(std::move(source)) {}
   std::unique_ptr<const Source> source_;
 };
 
