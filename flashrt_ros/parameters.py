@@ -154,11 +154,11 @@ class Parameters:
         'model.device', 'index of the GPU, as CUDA counts them; backend cuda', default=0, low=0, high=63
     )
     recipe: str = key(
-        'model.recipe', 'precision: f32, bf16, fp8, fp8_f16 or the path of a recipe file', default='f32'
+        'model.recipe', 'precision: f32, bf16, fp8, fp8_f16, fp8_mixed or the path of a recipe file', default='f32'
     )
     calibration: str = key(
         'model.calibration',
-        'scales of the activations, which `flashrt calibrate` writes here; required by fp8 and fp8_f16',
+        'scales of the activations, which `flashrt calibrate` writes here; required by the fp8 recipes',
         default='',
     )
     packed: str = key(
@@ -410,7 +410,7 @@ def _one_source_of_statistics(statistics: str, asset_id: str, origin: str) -> It
 
 
 def _fp8_is_calibrated(recipe: str, calibration: str) -> Iterator[str]:
-    if recipe in ('fp8', 'fp8_f16') and not calibration:
+    if recipe in ('fp8', 'fp8_f16', 'fp8_mixed') and not calibration:
         yield (
             f'model.calibration is missing: recipe {recipe} needs the scales of the activations; name the '
             'file that `flashrt calibrate RECORDING --params THIS_FILE` is to write'

@@ -35,7 +35,7 @@ struct Recipe {
   const RecipeRule* rule_for(std::string_view call) const;
 
   // "f32", "bf16", "fp8" (e4m3 weights and activations), "fp8_f16" (fp8 with f16 activations in the
-  // denoise loop), or the path of a JSON file.
+  // denoise loop), "fp8_mixed" (fp8_f16 with the vision tower in bf16), or the path of a JSON file.
   static Recipe named(const std::string& name_or_path);
   static Recipe parse(std::string_view json, std::string_view origin);
 };

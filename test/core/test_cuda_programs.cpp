@@ -170,10 +170,10 @@ TEST_P(CudaPrograms, PortableKernelsMatchTheSpecialisedOnes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Recipes, CudaPrograms, testing::Values("f32", "bf16", "fp8", "fp8_f16"),
+INSTANTIATE_TEST_SUITE_P(Recipes, CudaPrograms, testing::Values("f32", "bf16", "fp8", "fp8_mixed"),
                          [](const auto& param) { return std::string(param.param); });
 // Not f32: it is for checking, by generic kernels.
-INSTANTIATE_TEST_SUITE_P(Recipes, CudaRealSizes, testing::Values("bf16", "fp8", "fp8_f16"),
+INSTANTIATE_TEST_SUITE_P(Recipes, CudaRealSizes, testing::Values("bf16", "fp8", "fp8_mixed"),
                          [](const auto& param) { return std::string(param.param); });
 
 }  // namespace

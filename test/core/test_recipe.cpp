@@ -35,7 +35,7 @@ TEST(Recipe, TheLastMatchingRuleWins) {
 }
 
 TEST(Recipe, BuiltInRecipesLeaveTimeAndActionsInFloat) {
-  for (const char* name : {"bf16", "fp8", "fp8_f16"}) {
+  for (const char* name : {"bf16", "fp8", "fp8_f16", "fp8_mixed"}) {
     const Recipe recipe = Recipe::named(name);
     EXPECT_EQ(recipe.name, name);
     EXPECT_EQ(recipe.values, DType::kBF16);
@@ -57,6 +57,10 @@ TEST(Recipe, BuiltInRecipesNameTheirTypes) {
   EXPECT_EQ(types("f32", "prefix.0.qkv"), std::tuple(DType::kF32, DType::kF32, WeightScale::kNone));
   EXPECT_EQ(types("bf16", "prefix.0.qkv"),
             std::tuple(DType::kBF16, DType::kBF16, WeightScale::kNone));
+  EXPECT_EQ(types("fp8_mixed", "vision.0.qkv"),
+            std::tuple(DType::kBF16, DType::kBF16, WeightScale::kNone));
+  EXPECT_EQ(types("fp8_mixed", "prefix.0.qkv"), types("fp8", "prefix.0.qkv"));
+  EXPECT_EQ(types("fp8_mixed", "denoise.0.qkv"), types("fp8_f16", "denoise.0.qkv"));
   EXPECT_EQ(types("fp8", "denoise.0.qkv"),
             std::tuple(DType::kE4M3, DType::kE4M3, WeightScale::kChannel));
   EXPECT_EQ(types("fp8_f16", "denoise.0.qkv"),
@@ -114,7 +118,7 @@ TEST(Recipe, NamesWhatIsWrong) {
       "rule 0: scale is unknown");
   EXPECT_CONTAINS(error_text([] { Recipe::parse("{}", "r.json"); }), "r.json: format missing");
   EXPECT_CONTAINS(error_text([] { Recipe::named("fp9"); }),
-                  "recipe 'fp9' is neither f32, bf16, fp8 or fp8_f16 nor a file");
+                  "recipe 'fp9' is neither f32, bf16, fp8, fp8_f16 or fp8_mixed nor a file");
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ class PolicySettings:
     seed: int = 0  # of the noise where infer is given neither noise nor seed
 
     backend: str = 'cpu'  # or 'cuda'
-    recipe: str = 'f32'  # f32, bf16, fp8, fp8_f16 or the path of a recipe file
+    recipe: str = 'f32'  # f32, bf16, fp8, fp8_f16, fp8_mixed or the path of a recipe file
     calibration: str | os.PathLike | None = None  # of `flashrt calibrate`, for FP8 activations
     packed: str | os.PathLike | None = None  # of `flashrt pack`: read instead of the weights
     threads: int = 0  # 0 = as many as the machine has

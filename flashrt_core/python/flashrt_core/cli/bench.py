@@ -33,7 +33,7 @@ def run(
         typer.Option(help='Of the random weights: factor of a few channels and a token, e.g. 100.'),
     ] = 1.0,
     recipe: Annotated[
-        str, typer.Option(help='f32, bf16, fp8, fp8_f16 or the path of a recipe file.')
+        str, typer.Option(help='f32, bf16, fp8, fp8_f16, fp8_mixed or the path of a recipe file.')
     ] = 'f32',
     packed: Annotated[
         Path | None, typer.Option(help='Made by `flashrt pack`: read instead of weights.')

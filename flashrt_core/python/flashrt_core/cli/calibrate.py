@@ -56,7 +56,7 @@ def run(
     ] = 32,
     recipe: Annotated[
         str | None,
-        typer.Option(help='fp8, fp8_f16 or the path of a recipe file; else fp8, or model.recipe.'),
+        typer.Option(help='fp8, fp8_f16, fp8_mixed or the path of a recipe file; else fp8, or model.recipe.'),
     ] = None,
     estimator: Annotated[
         Estimator, typer.Option(help='min_max: the largest value; percentile: cut off outliers.')

@@ -29,7 +29,7 @@ def run(
         ),
     ] = None,
     recipe: Annotated[
-        str, typer.Option(help='f32, bf16, fp8, fp8_f16 or the path of a recipe file.')
+        str, typer.Option(help='f32, bf16, fp8, fp8_f16, fp8_mixed or the path of a recipe file.')
     ] = 'f32',
     calibration: Annotated[Path | None, typer.Option(help='Made by `flashrt calibrate`.')] = None,
     packed: Annotated[

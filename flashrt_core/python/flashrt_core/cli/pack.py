@@ -17,7 +17,7 @@ def run(
     ],
     output: Annotated[Path, typer.Option('--output', '-o', help='The file to write (safetensors).')],
     recipe: Annotated[
-        str, typer.Option(help='f32, bf16, fp8, fp8_f16 or the path of a recipe file.')
+        str, typer.Option(help='f32, bf16, fp8, fp8_f16, fp8_mixed or the path of a recipe file.')
     ] = 'fp8',
     seed: Annotated[
         int | None, typer.Option(help='Random weights of this seed instead of the checkpoint.')
