@@ -346,7 +346,7 @@ def test_shipped_examples_have_no_fault(path: Path):
 def test_example_of_thor_runs_fp8_on_the_gpu_and_needs_a_calibration():
     flat = read_parameter_file(ROOT / 'config' / 'pi05_thor.yaml', NODE)
     settings = policy_settings(read_parameters(flat, NODE)[0])
-    assert (settings.backend, settings.device, settings.recipe) == ('cuda', 0, 'fp8')
+    assert (settings.backend, settings.device, settings.recipe) == ('cuda', 0, 'fp8_mixed')
     assert str(settings.calibration).endswith('.json')
     assert str(settings.tuning).endswith('.json')
     assert settings.max_image_bytes == 640 * 480 * 3
