@@ -61,6 +61,8 @@ Constants::Constants(const Plan& plan, const CudaWeights& weights) {
           "copying RoPE frequencies");
     rope_tables_.emplace(key, Table{std::move(memory), static_cast<int>(positions)});
   }
+  // These copies may still be under way, and the streams of programs do not wait for theirs.
+  check(cudaStreamSynchronize(cudaStreamLegacy), "copying constants");
 }
 
 RopeTableView Constants::rope_table(double base, int head_dim) const {

@@ -159,6 +159,8 @@ LibraryGemm::LibraryGemm(bool fast_accumulation)
   const std::vector<float> ones(kMaxRowsPerChannel, 1.0f);
   check(cudaMemcpy(ones_.data(), ones.data(), ones_.size(), cudaMemcpyHostToDevice),
         "cudaMemcpy of the scales of rows");
+  // The streams of programs do not wait for the one of this copy.
+  check(cudaStreamSynchronize(cudaStreamLegacy), "cudaMemcpy of the scales of rows");
   check_library(cublasLtCreate(&handle_), "cublasLtCreate");
 }
 
