@@ -81,7 +81,7 @@ DeviceBuffer::~DeviceBuffer() { cudaFree(data_); }
 
 PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  check(cudaMallocHost(&data_, bytes), "cudaMallocHost");
+  check(cudaMallocHost(&data_, bytes), text("cudaMallocHost of ", bytes, " bytes").c_str());
   ++allocations;
 }
 
