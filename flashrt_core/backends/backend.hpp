@@ -77,15 +77,17 @@ class Program {
   // This call alone, in this iteration of its stage, on what its operands hold.
   virtual void run_call(int call, int iteration) = 0;
 
-  // ---- for measuring: each does what run() does, once, and returns milliseconds on the device
+  // ---- for measuring: milliseconds on the device
 
-  // All of it, launched as run() launches it.
+  // What run() does, once and launched as run() launches it.
   virtual double time_run(When when) = 0;
   // Per stage of the plan; 0 for the stages of another `when`.
   virtual std::vector<double> time_stages(When when) = 0;
   // Per call of the plan, over all iterations of its stage; 0 for the calls of another `when` and
   // for those whose work is done by the kernel of the call before. Calls run apart from the others,
   // so their sum is not time_run().
+  //
+  // Both may run calls more than once and in another order: what the values hold then is of no use.
   virtual std::vector<double> time_calls(When when) = 0;
   // Names of the kernels that run a call, in order; none if the kernel of the call before does it.
   virtual std::vector<std::string> kernels(int call) const = 0;

@@ -39,8 +39,9 @@ class CudaBackend : public Backend {
         [&](std::string_view name) { return weights.packed_tensor(name); });
   }
 
-  // An upper bound: which kernel runs is decided when a program is compiled. Programs have one
-  // workspace for all calls, outside the arena.
+  // An estimate for describing a plan: a product in float32 that is finished by another kernel.
+  // Which kernel runs, and what the library asks for beside it, is decided when a program is
+  // compiled; programs have one workspace for all calls, outside the arena.
   size_t workspace_bytes(const Plan& plan, const Call& call) const override {
     const auto product = [&](Value y) { return plan[y].shape.elements() * sizeof(float); };
     if (const auto* op = std::get_if<Linear>(&call.op)) return product(op->y);

@@ -37,10 +37,10 @@ class LinearTuner {
   // Whether the linear and the operation that follows it are better done at once: a fast kernel
   // does.
   bool has_fused(const LinearArgs& args) const { return has_fused_linear(args, device_); }
-  // From the store, or by timing candidates on operands made for it, which takes memory and up to a
-  // tenth of a second, and waits for the stream. Of the args only shapes, types, alignments and
-  // the constants of a rotation matter; x may have no memory yet. Implementations whose result is
-  // wrong are left out.
+  // From the store, or by timing candidates on operands made for it, which takes memory and up to
+  // about a second, and waits for the stream. Of the args only shapes, types, alignments and the
+  // constants of a rotation matter; x may have no memory yet. Implementations whose result is wrong
+  // are left out.
   LinearChoice choose(const LinearArgs& args, const Stream& stream);
   size_t workspace_bytes(const LinearArgs& args, const LinearChoice& choice) const {
     return cuda::workspace_bytes(args, choice);
