@@ -162,6 +162,7 @@ def test_prompts_change_where_that_is_asked_for(golden):
     [
         ({'frames': (640, 0)}, 'frames of 640 x 0 pixels'),
         ({'calibration': 'a.json', 'calibrate': 2}, 'both a calibration file and 2 observations'),
+        ({'estimator': 'percentile'}, 'estimator percentile is of calibrate'),
         ({'prompt_length': 5, 'prompt_capacity': 4}, 'a prompt of 5 tokens, needed 1 to the capacity 4'),
     ],
 )

@@ -244,6 +244,45 @@ def test_bench_needs_one_source_of_weights(flashrt):
     assert (code, err) == (2, 'error: bench: give either --checkpoint or --random-weights\n')
 
 
+def test_bench_refuses_a_seed_beside_a_checkpoint(flashrt):
+    code, _, err = flashrt('bench', '--checkpoint', 'tiny', '--seed', 3)
+    assert (code, err) == (
+        2,
+        'error: bench: --seed 3 is for --random-weights; the weights of tiny are its own\n',
+    )
+
+
+@pytest.mark.parametrize(
+    'arguments',
+    [
+        ('bench', '--random-weights', 'pi05', '--seed', -1),
+        ('bench', '--random-weights', 'pi05', '--steps', 0),
+        ('bench', '--random-weights', 'pi05', '--horizon', -1),
+        ('bench', '--random-weights', 'pi05', '--calibrate', -1),
+        ('bench', '--random-weights', 'pi05', '--device', 2**31),
+        ('calibrate', 'tiny', 'samples', '-o', 'file', '--threads', -1),
+        ('compare', 'pi05', '--seed', 2**64),
+        ('golden', 'tiny', '--threads', 2**31),
+        ('pack', 'pi05', '-o', 'file', '--seed', -1),
+    ],
+)
+def test_numbers_out_of_range_are_refused_by_the_name_of_their_option(flashrt, arguments):
+    code, _, err = flashrt(*arguments)
+    assert code == 2
+    assert f"'{arguments[-2]}'" in err
+
+
+@pytest.mark.parametrize(
+    ('option', 'value', 'needed'),
+    [('--fraction', 0.5, '--estimator percentile'), ('--observations', 3, '--params')],
+)
+def test_calibrate_refuses_options_that_would_do_nothing(flashrt, option, value, needed):
+    code, _, err = flashrt('calibrate', 'tiny', 'samples', '-o', 'file', option, value)
+    assert code == 2
+    assert f'{option} {value} is for' in err
+    assert needed in err
+
+
 def test_bench_takes_frames_by_width_and_height(flashrt):
     how = ('--random-weights', GOLDEN / 'pi05_tiny', '--warmup', 1, '--runs', 2, '--steps', 1)
     code, out, _ = flashrt('bench', *how, '--frames', '64x48')
@@ -271,3 +310,13 @@ def test_pack_writes_what_the_engine_reads(flashrt, tmp_path):
     code, _, err = flashrt('pack', GOLDEN / 'pi05_tiny', '-o', tmp_path / 'no' / 'a', '--recipe', 'bf16')
     assert code == 2
     assert err == f'error: pack: folder {tmp_path}/no of the output does not exist\n'
+
+
+def test_bench_calibrates_on_packed_weights_where_the_checkpoint_has_none(flashrt, tmp_path):
+    file = tmp_path / 'packed.safetensors'
+    shutil.copy2(GOLDEN / 'pi05_tiny' / 'config.json', tmp_path)
+    assert flashrt('pack', GOLDEN / 'pi05_tiny', '-o', file, '--recipe', 'fp8')[0] == 0
+    how = ('--warmup', 1, '--runs', 1, '--steps', 2, '--recipe', 'fp8', '--calibrate', 1)
+    code, out, err = flashrt('bench', '--checkpoint', tmp_path, '--packed', file, *how)
+    assert (code, err) == (0, '')
+    assert 'calibration: 1 samples (random observation 0)' in out

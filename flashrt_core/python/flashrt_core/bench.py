@@ -62,6 +62,8 @@ class BenchSettings:
     def __post_init__(self) -> None:
         if self.calibration is not None and self.calibrate:
             raise Error(f'bench: both a calibration file and {self.calibrate} observations to calibrate on')
+        if self.estimator != 'min_max' and not self.calibrate:
+            raise Error(f'bench: estimator {self.estimator} is of calibrate, which was not asked for')
         if self.frames is not None and min(self.frames) < 1:
             raise Error(f'bench: frames of {self.frames[0]} x {self.frames[1]} pixels, needed at least 1 x 1')
         if self.prompt_length < 1 or 0 < self.prompt_capacity < self.prompt_length:
@@ -243,6 +245,7 @@ def _calibrate(settings: BenchSettings, path: str) -> str:
         backend=settings.backend,
         random_seed=settings.random_seed,
         random_outliers=settings.random_outliers,
+        packed=settings.packed,
         **settings.backend_options,
     )
     samples = random_samples(programs.config, settings, CALIBRATION_SEED, settings.calibrate)

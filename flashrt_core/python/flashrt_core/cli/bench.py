@@ -14,6 +14,7 @@ from rich.table import Table
 from flashrt_core.bench import BenchReport, BenchSettings, Percentiles, Row, bench, write_json
 from flashrt_core.calibrate import Estimator
 from flashrt_core.cli.compare import accuracy_table
+from flashrt_core.cli.options import SEED_MAX, Device, Threads
 from flashrt_core.errors import Error
 from flashrt_core.programs import BackendOptions
 
@@ -27,7 +28,9 @@ def run(
         str | None,
         typer.Option(help='Instead of a checkpoint: pi05, pi0 or a folder whose config.json gives the size.'),
     ] = None,
-    seed: Annotated[int, typer.Option(help='Of the random weights.')] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=SEED_MAX, help='Of the random weights; else 0.')
+    ] = None,
     outliers: Annotated[
         float,
         typer.Option(help='Of the random weights: factor of a few channels and a token, e.g. 100.'),
@@ -39,16 +42,18 @@ def run(
         Path | None, typer.Option(help='Made by `flashrt pack`: read instead of weights.')
     ] = None,
     calibration: Annotated[Path | None, typer.Option(help='Made by `flashrt calibrate`.')] = None,
-    calibrate: Annotated[int, typer.Option(help='Calibrate on so many random observations instead.')] = 0,
+    calibrate: Annotated[
+        int, typer.Option(min=0, help='Calibrate on so many random observations instead.')
+    ] = 0,
     estimator: Annotated[
         Estimator, typer.Option(help='Of --calibrate: the largest value, or without outliers.')
     ] = 'min_max',
     backend: Annotated[str, typer.Option(help='What runs the model: cpu or cuda.')] = 'cpu',
-    cameras: Annotated[int, typer.Option()] = 2,
-    horizon: Annotated[int, typer.Option(help='Actions in a chunk.')] = 10,
-    steps: Annotated[int, typer.Option(help='Denoise steps.')] = 10,
-    prompt_length: Annotated[int, typer.Option(help='Tokens.')] = 10,
-    prompt_capacity: Annotated[int, typer.Option(help='Most tokens; 0: as many as there are.')] = 0,
+    cameras: Annotated[int, typer.Option(min=1)] = 2,
+    horizon: Annotated[int, typer.Option(min=1, help='Actions in a chunk.')] = 10,
+    steps: Annotated[int, typer.Option(min=1, help='Denoise steps.')] = 10,
+    prompt_length: Annotated[int, typer.Option(min=1, help='Tokens.')] = 10,
+    prompt_capacity: Annotated[int, typer.Option(min=0, help='Most tokens; 0: as many as there are.')] = 0,
     frames: Annotated[
         str | None,
         typer.Option(help='Cameras deliver rgb8 frames, e.g. 640x480, and the engine resizes them.'),
@@ -56,8 +61,8 @@ def run(
     new_prompts: Annotated[
         bool, typer.Option('--new-prompts', help='Every inference has another prompt than the one before.')
     ] = False,
-    warmup: Annotated[int, typer.Option(help='Inferences that are not counted.')] = 50,
-    runs: Annotated[int, typer.Option(help='Timed ones; 1000 where p99 matters.')] = 200,
+    warmup: Annotated[int, typer.Option(min=1, help='Inferences that are not counted.')] = 50,
+    runs: Annotated[int, typer.Option(min=1, help='Timed ones; 1000 where p99 matters.')] = 200,
     operations: Annotated[bool, typer.Option('--operations', help='Also time every call alone.')] = False,
     reference: Annotated[
         str | None, typer.Option(help='Also the errors against this recipe on the same backend, e.g. f32.')
@@ -66,8 +71,8 @@ def run(
     fast_accumulation: Annotated[bool, typer.Option(help='FP8 products are summed with fewer bits.')] = True,
     dependent_launch: Annotated[bool, typer.Option(help='Kernels start before the one ahead ends.')] = True,
     specialised_kernels: Annotated[bool, typer.Option(help='Kernels for one architecture.')] = True,
-    device: Annotated[int, typer.Option(help='Index of the GPU.')] = 0,
-    threads: Annotated[int, typer.Option(help='0: one per core.')] = 0,
+    device: Device = 0,
+    threads: Threads = 0,
     json_file: Annotated[Path | None, typer.Option('--json', help='Write everything to this file.')] = None,
 ) -> None:
     """Measure an engine on random observations.
@@ -77,11 +82,13 @@ def run(
     """
     if (checkpoint is None) == (random_weights is None):
         raise Error('bench: give either --checkpoint or --random-weights')
+    if seed is not None and random_weights is None:
+        raise Error(f'bench: --seed {seed} is for --random-weights; the weights of {checkpoint} are its own')
     if json_file is not None and not json_file.resolve().parent.is_dir():
         raise Error(f'bench: folder {json_file.resolve().parent} of the report does not exist')
     settings = BenchSettings(
         checkpoint=str(checkpoint or random_weights),
-        random_seed=seed if random_weights else None,
+        random_seed=(seed or 0) if random_weights else None,
         random_outliers=outliers,
         packed=str(packed) if packed else None,
         recipe=recipe,

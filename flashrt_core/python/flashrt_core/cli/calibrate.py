@@ -19,13 +19,16 @@ from flashrt_core.calibrate import (
     calibrate_policy,
     load_to_calibrate,
 )
-from flashrt_core.cli.options import Packed, Tuning, given
+from flashrt_core.cli.options import INT_MAX, Packed, Tuning, given
 from flashrt_core.errors import Error
 from flashrt_core.recordings import open_recording
 from flashrt_core.samples import read_samples
 
 if TYPE_CHECKING:
     from flashrt_core._core import Calibration
+
+DEFAULT_OBSERVATIONS = 32
+DEFAULT_FRACTION = 0.9999
 
 Item = TypeVar('Item')
 
@@ -52,8 +55,9 @@ def run(
         ),
     ] = None,
     observations: Annotated[
-        int, typer.Option(min=1, help='How many to take of a recording, spread over its length.')
-    ] = 32,
+        int | None,
+        typer.Option(min=1, help='How many to take of a recording, spread over its length; else 32.'),
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(help='fp8, fp8_f16, fp8_mixed or the path of a recipe file; else fp8, or model.recipe.'),
@@ -61,15 +65,21 @@ def run(
     estimator: Annotated[
         Estimator, typer.Option(help='min_max: the largest value; percentile: cut off outliers.')
     ] = 'min_max',
-    fraction: Annotated[float, typer.Option(help='Of the values inside the range, for percentile.')] = 0.9999,
+    fraction: Annotated[
+        float | None, typer.Option(help='Of the values inside the range, for percentile; else 0.9999.')
+    ] = None,
     per_step: Annotated[bool, typer.Option('--per-step', help='One scale per denoise step.')] = False,
     backend: Annotated[
         str | None, typer.Option(help='cpu or cuda; else cpu, or model.backend. The scales fit both.')
     ] = None,
     packed: Packed = None,
-    device: Annotated[int | None, typer.Option(help='Index of the GPU; else 0, or model.device.')] = None,
+    device: Annotated[
+        int | None, typer.Option(min=0, max=INT_MAX, help='Index of the GPU; else 0, or model.device.')
+    ] = None,
     tuning: Tuning = None,
-    threads: Annotated[int | None, typer.Option(help='0: one per core; else 0, or model.threads.')] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=0, max=INT_MAX, help='0: one per core; else 0, or model.threads.')
+    ] = None,
 ) -> None:
     """Measure the scales that a recipe with FP8 activations needs.
 
@@ -78,13 +88,21 @@ def run(
 
     They should look like what the robot will see, and be others than those the result is judged by.
     """
-    how = CalibrationSettings(recipe or 'fp8', estimator, fraction, per_step)
+    if fraction is not None and estimator != 'percentile':
+        raise Error(f'calibrate: --fraction {fraction} is for --estimator percentile')
+    if observations is not None and params is None:
+        raise Error(f'calibrate: --observations {observations} is for a recording, which needs --params')
+    how = CalibrationSettings(
+        recipe or 'fp8', estimator, DEFAULT_FRACTION if fraction is None else fraction, per_step
+    )
     engine = given(backend=backend, packed=packed, device=device, tuning=tuning, threads=threads)
     if params is not None:
         if samples is not None:
             raise Error('calibrate: --params names the checkpoint, so only the recording is given beside it')
         changes = engine | given(recipe=recipe)
-        calibration, output = _from_recording(source, params, output, observations, changes, how)
+        calibration, output = _from_recording(
+            source, params, output, observations or DEFAULT_OBSERVATIONS, changes, how
+        )
     else:
         if samples is None or output is None:
             raise Error(

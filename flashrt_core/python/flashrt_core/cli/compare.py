@@ -12,7 +12,7 @@ from rich.table import Table
 
 from flashrt_core.accuracy import Accuracy, Difference, measure
 from flashrt_core.bench import ACCURACY_SEED, BenchSettings, random_samples
-from flashrt_core.cli.options import Backend, Device, Threads, Tuning
+from flashrt_core.cli.options import Backend, Device, Seed, Threads, Tuning
 from flashrt_core.comparison import CallRow, compare_calls
 from flashrt_core.programs import BackendOptions, Programs
 from flashrt_core.samples import Sample, read_samples
@@ -38,9 +38,7 @@ def run(
     backend: Backend = 'cpu',
     reference_recipe: Annotated[str, typer.Option(help='What it is compared with.')] = 'f32',
     reference_backend: Annotated[str, typer.Option(help='What runs the reference.')] = 'cpu',
-    seed: Annotated[
-        int | None, typer.Option(help='Random weights of this seed instead of the checkpoint.')
-    ] = None,
+    seed: Seed = None,
     outliers: Annotated[
         float,
         typer.Option(help='Of the random weights: factor of a few channels and a token, e.g. 100.'),

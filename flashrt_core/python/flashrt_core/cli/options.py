@@ -8,10 +8,17 @@ from typing import Annotated, Any
 import typer
 
 Backend = Annotated[str, typer.Option(help='What runs the model: cpu or cuda.')]
-Device = Annotated[int, typer.Option(help='Index of the GPU.')]
+INT_MAX = 2**31 - 1
+SEED_MAX = 2**64 - 1
+
+Device = Annotated[int, typer.Option(min=0, max=INT_MAX, help='Index of the GPU.')]
 Tuning = Annotated[Path | None, typer.Option(help='Keeps which algorithms are fastest on a GPU.')]
 Packed = Annotated[Path | None, typer.Option(help='Made by `flashrt pack`: read instead of weights.')]
-Threads = Annotated[int, typer.Option(help='0: one per core.')]
+Threads = Annotated[int, typer.Option(min=0, max=INT_MAX, help='0: one per core.')]
+Seed = Annotated[
+    int | None,
+    typer.Option(min=0, max=SEED_MAX, help='Random weights of this seed instead of the checkpoint.'),
+]
 
 
 def given(**options: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from flashrt_core._core import pack_weights
+from flashrt_core.cli.options import Seed, Threads
 from flashrt_core.errors import Error
 
 
@@ -19,10 +20,8 @@ def run(
     recipe: Annotated[
         str, typer.Option(help='f32, bf16, fp8, fp8_f16, fp8_mixed or the path of a recipe file.')
     ] = 'fp8',
-    seed: Annotated[
-        int | None, typer.Option(help='Random weights of this seed instead of the checkpoint.')
-    ] = None,
-    threads: Annotated[int, typer.Option(help='0: one per core.')] = 0,
+    seed: Seed = None,
+    threads: Threads = 0,
 ) -> None:
     """Fold, pack and round the weights once, so that an engine only has to read them.
 
