@@ -61,6 +61,9 @@ endif()
 if(NOT _architectures)
   set(_architectures 90a)
 endif()
+if("90" IN_LIST _architectures)  # kernels would compile to nothing there, and run
+  message(FATAL_ERROR "the CUDA backend cannot be compiled for 90: its kernels for Hopper need 90a")
+endif()
 list(TRANSFORM _architectures APPEND "-real" OUTPUT_VARIABLE CMAKE_CUDA_ARCHITECTURES)
 enable_language(CUDA)
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has C++20
