@@ -154,7 +154,9 @@ class Parameters:
         'model.device', 'index of the GPU, as CUDA counts them; backend cuda', default=0, low=0, high=63
     )
     recipe: str = key(
-        'model.recipe', 'precision: f32, bf16, fp8, fp8_f16, fp8_mixed or the path of a recipe file', default='f32'
+        'model.recipe',
+        'precision: f32, bf16, fp8, fp8_f16, fp8_mixed or the path of a recipe file',
+        default='f32',
     )
     calibration: str = key(
         'model.calibration',
