@@ -18,6 +18,7 @@ from flashrt_ros.report import Report
 from flashrt_ros.report_picture import write_picture
 
 OVER_BUDGET, FAULTY = 1, 2  # exit codes
+DEFAULT_INFERENCE_MS = 50.0
 
 
 def run(
@@ -32,8 +33,11 @@ def run(
         Path, typer.Option(help='folder of report.json, report.png and, offline, the chunks')
     ] = Path('out/replay'),
     inference_ms: Annotated[
-        float, typer.Option(min=0.001, help='offline: what an inference takes on the clock of the recording')
-    ] = 50.0,
+        float | None,
+        typer.Option(
+            min=0.001, help='offline: what an inference takes on the clock of the recording; else 50'
+        ),
+    ] = None,
 ) -> None:
     """Play a recording through the policy node; report the latency from sensor stamp to command.
 
@@ -47,8 +51,12 @@ def run(
     try:
         if offline and clock:
             raise BagError('--offline runs on the time of the recording already; leave out --clock')
+        if inference_ms is not None and not offline:
+            raise BagError('--inference-ms is for --offline; live, an inference takes as long as it takes')
+        _check_folder(out)
         if offline:
-            report = replay_offline(bag, params, out, console, inference_s=inference_ms / 1e3)
+            inference_s = (inference_ms or DEFAULT_INFERENCE_MS) / 1e3
+            report = replay_offline(bag, params, out, console, inference_s=inference_s)
         else:
             report = live_replay()(bag, params, out, console, simulated_time=clock)
     except Error as error:
@@ -73,6 +81,13 @@ def publish(report: Report, out: Path, console: Console) -> None:
     written = [out / 'report.json', out / 'report.png']
     written += [out / 'chunks.safetensors'] if report.digest else []
     console.print('wrote ' + ', '.join(os.fspath(path) for path in written), highlight=False)
+
+
+def _check_folder(out: Path) -> None:
+    """Before the work: what is there already of `out` must be folders."""
+    there = next(path for path in (out.resolve(), *out.resolve().parents) if path.exists())
+    if not there.is_dir():
+        raise BagError(f'--out {out}: {there} is not a folder')
 
 
 def _complain(text: str) -> None:

@@ -260,11 +260,19 @@ def test_no_chunk_is_in_no_budget(command, params, tmp_path):
     assert result.exit_code == 1, result.output
 
 
+def test_a_file_where_the_report_should_go_is_refused_before_the_work(command, params, tmp_path):
+    (tmp_path / 'file').write_text('')
+    result = command('gone', '--params', params, '--offline', '--out', tmp_path / 'file' / 'folder')
+    assert result.exit_code == 2
+    assert f'{tmp_path}/file is not a folder' in result.output
+
+
 @pytest.mark.parametrize(
     ('arguments', 'words'),
     [
         (['gone', '--offline'], 'does not exist'),
         ([BAGS / 'unknown_type', '--offline', '--clock'], 'leave out --clock'),
+        ([BAGS / 'unknown_type', '--inference-ms', 50], '--inference-ms is for --offline'),
     ],
 )
 def test_faults_are_one_sentence_and_exit_code_2(command, params, tmp_path, arguments, words):
