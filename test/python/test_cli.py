@@ -208,6 +208,19 @@ def test_compare_takes_packed_weights(flashrt, tmp_path):
     assert 'packed' in err
 
 
+@pytest.mark.parametrize(
+    ('options', 'fault'),
+    [
+        (['--calls'], '--calls is for --free-running'),
+        (['--free-running', '--all'], '--all is for the comparison'),
+    ],
+)
+def test_compare_refuses_options_that_would_do_nothing(flashrt, options, fault):
+    code, _, err = flashrt('compare', 'tiny', *options)
+    assert code == 2
+    assert fault in err
+
+
 def test_compare_names_the_first_value_that_differs(flashrt):
     code, out, err = flashrt('compare', GOLDEN / 'pi05_tiny', '--seed', 1, '--recipe', 'bf16')
     assert (code, err) == (0, '')

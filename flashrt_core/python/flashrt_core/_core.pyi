@@ -267,7 +267,7 @@ class Engine:
         steps: int = 0,
         horizon: int = 0,
         times: Sequence[float] = (),  # of the steps; empty: t = 1, then t += -1/steps in float32
-        recipe: str = 'f32',  # f32, bf16, fp8, fp8_f16 or the path of a recipe file
+        recipe: str = 'f32',  # f32, bf16, fp8, fp8_f16, fp8_mixed or the path of a recipe file
         calibration: str | PathLike[str] | None = None,
         float_images: bool = False,  # the model is given float32 in [-1, 1], not bytes
         max_image_bytes: int = 0,  # > 0: images are frames of at most so many bytes, which the plan resizes

@@ -14,6 +14,7 @@ from flashrt_core.accuracy import Accuracy, Difference, measure
 from flashrt_core.bench import ACCURACY_SEED, BenchSettings, random_samples
 from flashrt_core.cli.options import Backend, Device, Seed, Threads, Tuning
 from flashrt_core.comparison import CallRow, compare_calls
+from flashrt_core.errors import Error
 from flashrt_core.programs import BackendOptions, Programs
 from flashrt_core.samples import Sample, read_samples
 
@@ -61,6 +62,12 @@ def run(
     bounds: shown are the errors of what stages hand on, of the velocity of each step, and of the chunk
     without its noise.
     """
+    if calls and not free_running:
+        raise Error('compare: --calls is for --free-running; --all shows every value call by call')
+    if all_calls and free_running:
+        raise Error(
+            'compare: --all is for the comparison call by call; --calls shows every value running freely'
+        )
     how = BackendOptions(threads=threads, device=device, tuning=tuning)
     reference = Programs(
         checkpoint,
