@@ -49,8 +49,9 @@ Weights open_packed(const EngineOptions& options, const ModelConfig& config,
   FLASHRT_CHECK(header.plan_digest == plan_digest, name, " was packed for plan ",
                 header.plan_digest, ", this is ", plan_digest,
                 "; pack the checkpoint with this version of the program");
+  // Random weights come from no file whose size and time could tell.
   const bool is_checked =
-      options.random_seed ||
+      options.random_seed || header.files.empty() ||
       std::any_of(header.files.begin(), header.files.end(),
                   [&](const SourceFile& then) { return is_touched(options.checkpoint, then); });
   if (is_checked) {

@@ -81,6 +81,12 @@ def test_random_weights_can_be_packed(checkpoint, model_input):
         _core.Engine(checkpoint, packed=file, **(how | {'random_outliers': 100.0}))
 
 
+def test_random_weights_are_refused_for_a_checkpoint(checkpoint):
+    file, _ = pack(checkpoint, random_seed=4)
+    with pytest.raises(Error, match=r'was packed from weights random pi05 seed 4 '):
+        _core.Engine(checkpoint, packed=file, recipe='bf16', **SIZES)
+
+
 def test_the_file_is_safetensors_with_codes_and_scales(checkpoint):
     file, digest = pack(checkpoint, 'fp8')
     header = header_of(file)
