@@ -8,8 +8,7 @@
 #include <limits>
 #include <random>
 
-#include "base/fp8.hpp"
-#include "base/half.hpp"
+#include "base/convert.hpp"
 
 namespace flashrt::cuda {
 namespace {
@@ -32,44 +31,10 @@ size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * k
 
 size_t bytes_of(const Matrix& m) { return m.rows * m.stride * size_of(m.type); }
 
-float decode(DType type, const std::byte* data, size_t index) {
-  switch (type) {
-    case DType::kF32:
-      return reinterpret_cast<const float*>(data)[index];
-    case DType::kBF16:
-      return bf16_to_float(reinterpret_cast<const uint16_t*>(data)[index]);
-    case DType::kF16:
-      return f16_to_float(reinterpret_cast<const uint16_t*>(data)[index]);
-    case DType::kE4M3:
-      return e4m3_to_float(reinterpret_cast<const uint8_t*>(data)[index]);
-    default:
-      throw Error(text("linear: ", type, " is not a type of an operand"));
-  }
-}
-
-void encode(DType type, float value, std::byte* data, size_t index) {
-  switch (type) {
-    case DType::kF32:
-      reinterpret_cast<float*>(data)[index] = value;
-      break;
-    case DType::kBF16:
-      reinterpret_cast<uint16_t*>(data)[index] = float_to_bf16(value);
-      break;
-    case DType::kF16:
-      reinterpret_cast<uint16_t*>(data)[index] = float_to_f16(value);
-      break;
-    case DType::kE4M3:
-      reinterpret_cast<uint8_t*>(data)[index] = float_to_e4m3(value);
-      break;
-    default:
-      throw Error(text("linear: ", type, " is not a type of an operand"));
-  }
-}
-
 std::vector<float> decode(const Matrix& matrix, const std::vector<std::byte>& bytes) {
   std::vector<float> values(matrix.rows * matrix.width);
   for (size_t i = 0; i < values.size(); ++i)
-    values[i] = decode(matrix.type, bytes.data(), i) * matrix.scale;
+    values[i] = float_of(matrix.type, bytes.data(), i) * matrix.scale;
   return values;
 }
 
@@ -114,7 +79,7 @@ void LinearScratch::fill(void* data, size_t bytes, DType type, float low, float 
   std::minstd_rand random(static_cast<unsigned>(buffers_.size()));
   std::uniform_real_distribution<float> uniform(low, high);
   for (size_t i = 0; i < pattern.size() / size_of(type); ++i)
-    encode(type, uniform(random), pattern.data(), i);
+    put_float(type, uniform(random), pattern.data(), i);
   auto* begin = static_cast<std::byte*>(data);
   check(
       cudaMemcpyAsync(begin, pattern.data(), pattern.size(), cudaMemcpyHostToDevice, stream_.get()),
