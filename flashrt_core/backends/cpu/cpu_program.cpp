@@ -9,6 +9,7 @@
 #include <new>
 #include <numeric>
 
+#include "plan/checks.hpp"
 #include "quant/scales.hpp"
 
 namespace flashrt::cpu {
@@ -112,15 +113,7 @@ void CpuProgram::bind_calls() {
 // ---- inputs and results
 
 void CpuProgram::write(std::string_view name, std::span<const std::byte> data) {
-  const Value value = plan_.find(name);
-  const ValueInfo& info = plan_[value];
-  const size_t row = info.shape.width() * size_of(info.type);
-  const bool whole_rows =
-      info.rows.length && row > 0 && data.size() % row == 0 && data.size() <= bytes_of(info);
-  FLASHRT_CHECK(data.size() == bytes_of(info) || whole_rows, "write ", name, ": ", data.size(),
-                " bytes, expected ", info.rows.length ? "whole rows of " : "",
-                info.rows.length ? text(row, " bytes, at most ") : "", bytes_of(info), " for ",
-                info.shape, " ", info.type);
+  check_write(plan_, plan_.find(name), data.size());
   write_part(name, 0, data);
 }
 
@@ -198,14 +191,7 @@ void CpuProgram::run_observed(When when, const Observer& observer) {
 }
 
 void CpuProgram::run_until(int last, int last_iteration) {
-  FLASHRT_CHECK(0 <= last && last < static_cast<int>(plan_.calls.size()), "run_until: call ", last,
-                " of ", plan_.calls.size());
-  const Stage& target = plan_.stage_of(last);
-  FLASHRT_CHECK(
-      target.when == When::kInfer && 0 <= last_iteration && last_iteration < target.repeat,
-      "run_until: call ", plan_.calls[last].name, " in iteration ", last_iteration, ": stage ",
-      target.name, " runs ", target.repeat, " times per ", name_of(target.when),
-      ", expected a call of infer");
+  check_run_until(plan_, last, last_iteration);
   poison(When::kInfer);
   for (const Stage& stage : plan_.stages) {
     if (stage.when != When::kInfer) continue;
@@ -235,12 +221,7 @@ void CpuProgram::write_float(std::string_view name, int iteration, std::span<con
 }
 
 void CpuProgram::run_call(int call, int iteration) {
-  FLASHRT_CHECK(0 <= call && call < static_cast<int>(plan_.calls.size()), "run_call: call ", call,
-                " of ", plan_.calls.size());
-  const Stage& stage = plan_.stage_of(call);
-  FLASHRT_CHECK(keeps_values_ && 0 <= iteration && iteration < stage.repeat, "run_call: call ",
-                plan_.calls[call].name, " in iteration ", iteration, " of stage ", stage.name,
-                ", which runs ", stage.repeat, " times; it also needs keep_values");
+  check_run_call(plan_, call, iteration, keeps_values_);
   execute(call, iteration);
 }
 

@@ -9,8 +9,8 @@
 #include <map>
 #include <string>
 
-#include "base/fp8.hpp"
-#include "base/half.hpp"
+#include "base/convert.hpp"
+#include "plan/checks.hpp"
 #include "quant/scales.hpp"
 
 namespace flashrt::cuda {
@@ -24,44 +24,6 @@ constexpr size_t kResultBytes = 1 << 16;  // larger reads are for debugging and 
 bool is_integer(DType type) { return type == DType::kI32 || type == DType::kU8; }
 bool is_outer(const ValueInfo& info) {
   return info.kind == Kind::kInput || info.kind == Kind::kState;
-}
-
-float float_of(DType type, const std::byte* data, size_t index) {
-  switch (type) {
-    case DType::kF32:
-      return reinterpret_cast<const float*>(data)[index];
-    case DType::kBF16:
-      return bf16_to_float(reinterpret_cast<const uint16_t*>(data)[index]);
-    case DType::kF16:
-      return f16_to_float(reinterpret_cast<const uint16_t*>(data)[index]);
-    case DType::kE4M3:
-      return e4m3_to_float(reinterpret_cast<const uint8_t*>(data)[index]);
-    case DType::kI32:
-      return static_cast<float>(reinterpret_cast<const int32_t*>(data)[index]);
-    case DType::kU8:
-      return static_cast<float>(reinterpret_cast<const uint8_t*>(data)[index]);
-  }
-  return 0;
-}
-
-void put_float(DType type, float value, float scale, std::span<std::byte> data, size_t index) {
-  switch (type) {
-    case DType::kF32:
-      reinterpret_cast<float*>(data.data())[index] = value;
-      break;
-    case DType::kBF16:
-      reinterpret_cast<uint16_t*>(data.data())[index] = float_to_bf16(value);
-      break;
-    case DType::kF16:
-      reinterpret_cast<uint16_t*>(data.data())[index] = float_to_f16(value);
-      break;
-    case DType::kE4M3:
-      reinterpret_cast<uint8_t*>(data.data())[index] = float_to_e4m3(value / scale);
-      break;
-    case DType::kI32:
-    case DType::kU8:
-      break;  // refused by the caller
-  }
 }
 
 }  // namespace
@@ -187,15 +149,7 @@ void CudaProgram::synchronize() const {
 }
 
 void CudaProgram::write(std::string_view name, std::span<const std::byte> data) {
-  const Value value = plan_.find(name);
-  const ValueInfo& info = plan_[value];
-  const size_t row = info.shape.width() * size_of(info.type);
-  const bool whole_rows =
-      info.rows.length && row > 0 && data.size() % row == 0 && data.size() <= bytes_of(info);
-  FLASHRT_CHECK(data.size() == bytes_of(info) || whole_rows, "write ", name, ": ", data.size(),
-                " bytes, expected ", info.rows.length ? "whole rows of " : "",
-                info.rows.length ? text(row, " bytes, at most ") : "", bytes_of(info), " for ",
-                info.shape, " ", info.type);
+  check_write(plan_, plan_.find(name), data.size());
   write_part(name, 0, data);
 }
 
@@ -356,14 +310,8 @@ void CudaProgram::run_observed(When when, const Observer& observer) {
 }
 
 void CudaProgram::run_until(int last, int last_iteration) {
-  FLASHRT_CHECK(0 <= last && last < static_cast<int>(plan_.calls.size()), "run_until: call ", last,
-                " of ", plan_.calls.size());
+  check_run_until(plan_, last, last_iteration);
   const Stage& target = plan_.stage_of(last);
-  FLASHRT_CHECK(
-      target.when == When::kInfer && 0 <= last_iteration && last_iteration < target.repeat,
-      "run_until: call ", plan_.calls[last].name, " in iteration ", last_iteration, ": stage ",
-      target.name, " runs ", target.repeat, " times per ", name_of(target.when),
-      ", expected a call of infer");
   prepare(When::kInfer);
   bool is_first = true;
   for_each_launch(When::kInfer, [&](int call, int iteration) {
@@ -392,7 +340,8 @@ void CudaProgram::write_float(std::string_view name, int iteration, std::span<co
   const Matrix matrix = matrix_of(value, iteration);
   const size_t element = size_of(info.type);
   std::vector<std::byte> bytes(data.size() * element);
-  for (size_t i = 0; i < data.size(); ++i) put_float(info.type, data[i], matrix.scale, bytes, i);
+  for (size_t i = 0; i < data.size(); ++i)
+    put_float(info.type, data[i] / matrix.scale, bytes.data(), i);
   if (!bytes.empty()) {
     check(cudaMemcpy2DAsync(matrix.data, matrix.stride * element, bytes.data(), width * element,
                             width * element, rows, cudaMemcpyHostToDevice, stream_.get()),
@@ -403,12 +352,7 @@ void CudaProgram::write_float(std::string_view name, int iteration, std::span<co
 }
 
 void CudaProgram::run_call(int call, int iteration) {
-  FLASHRT_CHECK(0 <= call && call < static_cast<int>(plan_.calls.size()), "run_call: call ", call,
-                " of ", plan_.calls.size());
-  const Stage& stage = plan_.stage_of(call);
-  FLASHRT_CHECK(keeps_values_ && 0 <= iteration && iteration < stage.repeat, "run_call: call ",
-                plan_.calls[call].name, " in iteration ", iteration, " of stage ", stage.name,
-                ", which runs ", stage.repeat, " times; it also needs keep_values");
+  check_run_call(plan_, call, iteration, keeps_values_);
   use_device();
   launch(call, iteration, true);
   ran(call, iteration);
