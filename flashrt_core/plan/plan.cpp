@@ -52,6 +52,18 @@ std::string_view name_of(Activation activation) {
   return "?";
 }
 
+std::string_view describe(WeightScale scale) {
+  switch (scale) {
+    case WeightScale::kNone:
+      return "no scale";
+    case WeightScale::kTensor:
+      return "one scale";
+    case WeightScale::kChannel:
+      return "a scale per channel";
+  }
+  return "?";
+}
+
 std::string_view name_of(When when) {
   switch (when) {
     case When::kLoad:

@@ -65,6 +65,9 @@ struct Stage {
 // How a weight is held on the device.
 enum class WeightScale { kNone, kTensor, kChannel };
 
+// "a scale per channel", for error texts.
+std::string_view describe(WeightScale scale);
+
 // A weight the plan reads, by its plan name ("language.3.gate_up"), in source order of first use.
 struct WeightInfo {
   std::string name;

@@ -17,18 +17,6 @@
 namespace flashrt {
 namespace {
 
-std::string_view name_of(WeightScale scale) {
-  switch (scale) {
-    case WeightScale::kNone:
-      return "no scale";
-    case WeightScale::kTensor:
-      return "one scale";
-    case WeightScale::kChannel:
-      return "a scale per channel";
-  }
-  return "?";
-}
-
 int64_t scale_count(const WeightInfo& info) {
   return info.scale == WeightScale::kNone     ? 0
          : info.scale == WeightScale::kTensor ? 1
@@ -119,7 +107,7 @@ RoundedWeight round_weight(const WeightInfo& info, const HostTensor& tensor, Thr
   FLASHRT_CHECK(tensor.shape == info.shape, "weight ", info.name, " is ", tensor.shape,
                 ", the plan reads ", info.shape);
   FLASHRT_CHECK((info.type == DType::kE4M3) == (info.scale != WeightScale::kNone), "weight ",
-                info.name, ": ", info.type, " with ", name_of(info.scale),
+                info.name, ": ", info.type, " with ", describe(info.scale),
                 "; e4m3 weights have a scale, others have none");
   FLASHRT_CHECK(info.type != DType::kI32 && info.type != DType::kU8, "weight ", info.name,
                 ": type ", info.type, ", expected f32, bf16, f16 or e4m3");
@@ -151,7 +139,7 @@ void check_packed(const WeightInfo& info, const PackedTensor& tensor) {
   FLASHRT_CHECK(
       tensor.type == info.type && tensor.scales.size() == static_cast<size_t>(scale_count(info)),
       "weight ", info.name, " is packed as ", tensor.type, " with ", tensor.scales.size(),
-      " scales, the recipe reads ", info.type, " with ", name_of(info.scale),
+      " scales, the recipe reads ", info.type, " with ", describe(info.scale),
       "; pack the checkpoint for this recipe");
 }
 

@@ -9,18 +9,6 @@
 namespace flashrt::cpu {
 namespace {
 
-std::string_view name_of(WeightScale scale) {
-  switch (scale) {
-    case WeightScale::kNone:
-      return "no scale";
-    case WeightScale::kTensor:
-      return "one scale";
-    case WeightScale::kChannel:
-      return "a scale per channel";
-  }
-  return "?";
-}
-
 // Codes as numbers, without their scales.
 Weight decoded(const PackedTensor& packed, ThreadPool& pool) {
   Weight weight{.shape = packed.shape,
@@ -56,8 +44,8 @@ const Weight& CpuWeights::get(const WeightInfo& info) const {
                 " was not uploaded: these weights are of another plan");
   const Held& held = found->second;
   FLASHRT_CHECK(held.type == info.type && held.scale == info.scale, "weight ", info.name,
-                " is held as ", held.type, " with ", name_of(held.scale), ", the plan reads ",
-                info.type, " with ", name_of(info.scale));
+                " is held as ", held.type, " with ", describe(held.scale), ", the plan reads ",
+                info.type, " with ", describe(info.scale));
   return held.weight;
 }
 
