@@ -189,7 +189,8 @@ def command_while_a_signal_comes(
     assert client.start()
     eventually(lambda: client.words().startswith('commanding'), client.words)
     eventually(lambda: all(len(commands) > 5 for commands in received.values()), 'commands')
-    assert len(received[TRAJECTORY][-1].points) > 1  # in motion: the next point is not the last
+    # In motion: the next point is not the last.
+    eventually(lambda: len(received[TRAJECTORY][-1].points) > 1, 'a command of a chunk')
     code, seconds = process.end(number)
     assert code == 0, process.output()
     assert seconds < SLACK * EXIT_S
@@ -214,7 +215,8 @@ def test_signal_while_commanding_velocities_stops_the_arm(start, ros: Spinner, t
     kinds = {TRAJECTORY: JointTrajectory, 'hand/commands': Float64MultiArray}
     received = command_while_a_signal_comes(start, ros, file, number, kinds)
     arm, hand = received[TRAJECTORY], received['hand/commands']
-    assert any(arm[-3].points[0].velocities)
+    # Inputs may come late on a busy machine and stop the arm early: that it moved at all is the claim.
+    assert any(velocity for command in arm for velocity in command.points[0].velocities)
     eventually(lambda: not any(velocity for point in arm[-1].points for velocity in point.velocities), 'rest')
     eventually(lambda: len(hand) == len(arm), 'both controllers have heard the last command')
     assert hand[-1].data == hand[-2].data  # a gripper is held, not opened or closed
