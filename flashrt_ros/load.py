@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flashrt_core.settings import PolicySettings
-from flashrt_core.types import Observation
+from flashrt_core.settings import GuidanceSettings, PolicySettings
+from flashrt_core.types import ActionPrefix, Observation
 from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.parameters import Parameters
 
@@ -46,6 +46,8 @@ def policy_settings(parameters: Parameters) -> PolicySettings:
         horizon=parameters.horizon,
         state_text_width=parameters.state_text_width,
         allow_degenerate_statistics=parameters.allow_degenerate_statistics,
+        real_time_chunking=parameters.chunk_mode == 'rtc',
+        guidance=_guidance(parameters),
         seed=parameters.seed,
         backend=parameters.backend,
         recipe=parameters.recipe,
@@ -54,6 +56,17 @@ def policy_settings(parameters: Parameters) -> PolicySettings:
         threads=parameters.threads,
         device=parameters.device,
         tuning=parameters.tuning or None,
+    )
+
+
+def _guidance(parameters: Parameters) -> GuidanceSettings | None:
+    """None: as the checkpoint says."""
+    if not parameters.chunk_rtc_schedule:
+        return None
+    return GuidanceSettings(
+        parameters.chunk_rtc_schedule,
+        parameters.chunk_rtc_execution_horizon,
+        parameters.chunk_rtc_max_weight,
     )
 
 
@@ -77,7 +90,7 @@ def prepare(policy: 'Policy', parameters: Parameters) -> int:
     check_fit(policy, parameters)
     policy.warm_up()
     prompt_id = policy.set_prompt(parameters.prompt)
-    if faults := _trial(policy, prompt_id, len(parameters.joint_names)):
+    if faults := _trial(policy, prompt_id, parameters):
         raise ParameterFaults('policy and parameters', faults)
     policy.reset()
     return prompt_id
@@ -109,15 +122,22 @@ def check_fit(policy: 'Policy', parameters: Parameters) -> None:
         raise ParameterFaults('policy and parameters', faults)
 
 
-def _trial(policy: 'Policy', prompt_id: int, joints: int) -> list[str]:
-    """One call with black pictures and joints at zero: does a chunk have the rows and columns it needs?"""
-    side = policy.spec.image_size
+def _trial(policy: 'Policy', prompt_id: int, parameters: Parameters) -> list[str]:
+    """One call with black pictures and joints at zero: does a chunk have the rows and columns it needs?
+
+    In mode rtc a second one continues the first: a checkpoint that cannot do that is refused here.
+    """
+    side, joints = policy.spec.image_size, len(parameters.joint_names)
     observation = Observation(
         images={slot: np.zeros((side, side, 3), np.uint8) for slot in policy.spec.cameras},
         state=np.zeros(joints, np.float64),
         prompt_id=prompt_id,
     )
-    shape = policy.infer(observation).actions.shape
+    chunk = policy.infer(observation)
+    shape = chunk.actions.shape
     if len(shape) != 2 or shape[0] < 1 or shape[1] != joints:
         return [f'a chunk has shape {list(shape)}, needed at least 1 row and {joints} columns']
+    if parameters.chunk_mode == 'rtc':
+        prefix = ActionPrefix(chunk.model_actions, delay=min(1, shape[0] - 1), mode=parameters.chunk_rtc)
+        policy.infer(observation, prefix=prefix)
     return []

@@ -2,19 +2,18 @@
 # Copyright 2026 The flashrt_ros authors
 """The parameters of the policy node: one table, read into frozen dataclasses, all faults at once."""
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from flashrt_ros.parameter_file import read_parameter_file
+from flashrt_ros.parameter_rules import contradictions, output_contradictions
 from flashrt_ros.parameter_table import REQUIRED, Key, ParameterFaults, TableReader, key, keys_of, markdown
 from flashrt_ros.topic_names import stream_faults, topic_faults
 
 OUTPUT_TYPES = ('joint_trajectory', 'float64_multi_array', 'joint_state')
 CLOCKS = ('header', 'receive')
 RELIABILITIES = ('best_effort', 'reliable')
-_MAX_FRAME_SIDE = 4096  # as in flashrt_core/base/frame_descriptor.hpp
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +195,13 @@ class Parameters:
         high=1000.0,
     )
     dry_run: bool = key('dry_run', 'compute every command and publish none', default=True)
+    prompt_change: str = key(
+        'prompt_change',
+        'what a new prompt does to the chunk in play: drop holds until the first chunk of the new prompt, '
+        'finish plays on until then',
+        default='drop',
+        choices=('drop', 'finish'),
+    )
     start_on_activate: bool = key(
         'start_on_activate', 'begin commanding with activation, without ~/start', default=False
     )
@@ -248,8 +254,26 @@ class Parameters:
         'columns of the state and of the actions in the order of the model, without the prefix',
     )
     joint_prefix: str = key('joints.prefix', 'what the robot writes before each name', default='')
-    joint_lower: tuple[float, ...] = key('joints.lower', 'lower limit of each joint', unit='rad or m')
-    joint_upper: tuple[float, ...] = key('joints.upper', 'upper limit of each joint', unit='rad or m')
+    joint_limits: str = key(
+        'joints.limits',
+        'where the limits come from: joints.lower, joints.upper and joints.max_velocity, which are then '
+        'required, or the URDF on the topic robot_description',
+        default='parameters',
+        choices=('parameters', 'robot_description'),
+    )
+    joint_lower: tuple[float, ...] = key(
+        'joints.lower', 'lower limit of each joint', unit='rad or m', default=()
+    )
+    joint_upper: tuple[float, ...] = key(
+        'joints.upper', 'upper limit of each joint', unit='rad or m', default=()
+    )
+    joint_max_velocity: tuple[float, ...] = key(
+        'joints.max_velocity',
+        'fastest that each joint is commanded to move',
+        unit='rad/s or m/s',
+        default=(),
+        low=1e-6,
+    )
     joint_max_age_s: float = key(
         'joints.max_age_s',
         'an older joint value stops inference',
@@ -300,6 +324,138 @@ class Parameters:
         high=60.0,
     )
 
+    chunk_mode: str = key(
+        'chunk.mode',
+        'how a chunk follows another: skip goes on at the row that is due, blend cross-fades, fusion '
+        'averages all chunks that cover the moment, rtc lets the policy complete the rows already committed',
+        default='skip',
+        choices=('skip', 'blend', 'fusion', 'rtc'),
+    )
+    chunk_blend_rows: int = key(
+        'chunk.blend_rows', 'length of the cross-fade; mode blend', unit='rows', default=4, low=1, high=1000
+    )
+    chunk_fusion_decay: float = key(
+        'chunk.fusion_decay',
+        'm of the weights exp(-m i), i = 0 for the oldest chunk; mode fusion',
+        default=0.01,
+        low=-10.0,
+        high=10.0,
+    )
+    chunk_rtc: str = key(
+        'chunk.rtc',
+        'guided works with every checkpoint; hard needs one trained with rtc_training_max_delay; mode rtc',
+        default='guided',
+        choices=('guided', 'hard'),
+    )
+    chunk_rtc_schedule: str = key(
+        'chunk.rtc_schedule',
+        'how the guidance fades over the rows; empty: as the checkpoint says, this and the next two together',
+        default='',
+        choices=('', 'linear', 'exp', 'ones', 'zeros'),
+    )
+    chunk_rtc_execution_horizon: int = key(
+        'chunk.rtc_execution_horizon',
+        'the guidance ends at this row; 0: as the checkpoint says',
+        unit='rows',
+        default=0,
+        low=0,
+        high=1000,
+    )
+    chunk_rtc_max_weight: float = key(
+        'chunk.rtc_max_weight',
+        'bound of the guidance; 0: as the checkpoint says',
+        default=0.0,
+        low=0.0,
+        high=1000.0,
+    )
+    chunk_request_rows: int = key(
+        'chunk.request_rows',
+        'the next chunk is asked for when so few rows are left, earlier if inference takes longer; 0: with '
+        'every new picture',
+        unit='rows',
+        default=0,
+        low=0,
+        high=1000,
+    )
+    chunk_delay_percentile: float = key(
+        'chunk.delay_percentile',
+        'which of the rows recently consumed during inference is the estimate for the next one',
+        default=90.0,
+        low=50.0,
+        high=100.0,
+    )
+    chunk_max_delay_rows: int = key(
+        'chunk.max_delay_rows',
+        'bound of that estimate; 0: the horizon less one',
+        unit='rows',
+        default=0,
+        low=0,
+        high=1000,
+    )
+
+    first_command: str = key(
+        'safety.first_command',
+        'when the first row is far from the robot, after a start, a stop, a lost input, a jump of the clock '
+        'or a new prompt: refuse it, or approach it at joints.max_velocity',
+        default='refuse',
+        choices=('refuse', 'approach'),
+    )
+    max_first_gap: tuple[float, ...] = key(
+        'safety.max_first_gap',
+        'how far is far, for all joints or one value per joint',
+        unit='rad or m',
+        default=(0.1,),
+        low=1e-6,
+    )
+    max_clamped_rows: int = key(
+        'safety.max_clamped_rows',
+        'a chunk with more rows beyond the limits is refused and ends commanding',
+        unit='rows',
+        default=10,
+        low=0,
+        high=1000,
+    )
+    max_bad_chunks: int = key(
+        'safety.max_bad_chunks',
+        'commanding ends after so many refused chunks in a row',
+        unit='chunks',
+        default=3,
+        low=1,
+        high=1000,
+    )
+    reaction: str = key(
+        'safety.reaction',
+        'what is sent when an input is lost or commanding ends: hold the position sent last, zero_velocity '
+        'for actions.representation joint_velocity (grippers hold), or one override of what lies in a '
+        'trajectory controller and then nothing',
+        default='hold',
+        choices=('hold', 'zero_velocity', 'stop_publishing'),
+    )
+    estop_topic: str = key('estop.topic', 'std_msgs/Bool; true stops and stays latched', default='estop')
+    estop_required: bool = key(
+        'estop.required', 'without a publisher and a message in estop.timeout_s the node stops', default=False
+    )
+    estop_timeout_s: float = key(
+        'estop.timeout_s',
+        'longest silence of the stop topic; estop.required',
+        unit='s',
+        default=0.5,
+        low=0.01,
+        high=60.0,
+    )
+
+    priority: int = key(
+        'computer.priority',
+        'SCHED_FIFO priority of the thread that commands; 0: as every process',
+        default=0,
+        low=0,
+        high=99,
+    )
+    affinity: tuple[int, ...] = key(
+        'computer.affinity', 'processor cores that the node may use; empty: all', default=(), low=0
+    )
+    lock_memory: bool = key('computer.lock_memory', 'no page of the node is ever swapped out', default=False)
+
     output_names: tuple[str, ...] = key('outputs.names', 'names of the controllers, one outputs.<name> each')
     output_type: str = key(
         'output.type',
@@ -332,7 +488,7 @@ def read_parameters(values: Mapping[str, object], node_name: str) -> tuple[Param
     outputs = {name: reader.read(OutputParameters, name) for name in fields.get('output_names', ())}
     faults = [
         *reader.faults,
-        *_contradictions(fields),
+        *contradictions(fields),
         *topic_faults(_topics(fields, cameras, outputs), node_name),
         *stream_faults(
             {
@@ -340,7 +496,7 @@ def read_parameters(values: Mapping[str, object], node_name: str) -> tuple[Param
                 'joints.topics': fields.get('joint_topics', ()),
             }
         ),
-        *_output_contradictions(fields, outputs),
+        *output_contradictions(fields, outputs),
     ]
     if not any(row.name in values for row in static_keys() if row.default is REQUIRED):
         faults.insert(0, f'no parameter arrived; is the parameter file written for a node {node_name}?')
@@ -389,169 +545,20 @@ def live_keys() -> dict[str, tuple[Key, object]]:
     return {row.name: (row, kind) for _, row, kind in keys_of(Parameters) if row.live}
 
 
-def _contradictions(fields: Mapping[str, object]) -> Iterator[str]:
-    """Values that are fine alone and wrong together; a rule is skipped where one of its values is faulty."""
-    for names, rule in _RULES:
-        if all(name in fields for name in names):
-            yield from rule(*(fields[name] for name in names))
-
-
-def _dry_run_only(dry_run: bool) -> Iterator[str]:
-    if not dry_run:
-        yield (
-            'dry_run is false, but this version has no joint limit check and no stop latch yet, '
-            'so it publishes no command; set dry_run: true'
-        )
-
-
-def _one_source_of_statistics(statistics: str, asset_id: str, origin: str) -> Iterator[str]:
-    if statistics and asset_id:
-        yield f"model.statistics '{statistics}' and model.asset_id '{asset_id}' exclude each other; give one"
-    if not statistics and not asset_id and origin == 'openpi':
-        yield 'model.statistics or model.asset_id is missing: one of them must name the statistics'
-
-
-def _fp8_is_calibrated(recipe: str, calibration: str) -> Iterator[str]:
-    if recipe in ('fp8', 'fp8_f16', 'fp8_mixed') and not calibration:
-        yield (
-            f'model.calibration is missing: recipe {recipe} needs the scales of the activations; name the '
-            'file that `flashrt calibrate RECORDING --params THIS_FILE` is to write'
-        )
-
-
-def _aloha_says_adapt_to_pi(platform: str, adapt_to_pi: bool | None) -> Iterator[str]:
-    if platform == 'aloha' and adapt_to_pi is None:
-        yield 'model.adapt_to_pi is missing: platform aloha needs true or false'
-
-
-def _openpi_says(origin: str, normalisation: str, delta_mask: tuple | None) -> Iterator[str]:
-    if origin == 'openpi' and not normalisation:
-        yield 'model.normalisation is missing: openpi checkpoints do not say it (pi05 quantile, pi0 zscore)'
-    if origin == 'openpi' and delta_mask is None:
-        yield 'actions.delta_mask is missing: an openpi checkpoint does not say which actions are relative'
-
-
-def _not_empty(key_name: str):
-    def rule(names: tuple[str, ...]) -> Iterator[str]:
-        if not names:
-            yield f'{key_name} is empty'
-
-    return rule
-
-
-def _names_once(key_name: str):
-    def rule(names: tuple[str, ...]) -> Iterator[str]:
-        yield from _not_empty(key_name)(names)
-        for name in dict.fromkeys(names):
-            if names.count(name) > 1:
-                yield f"{key_name} names '{name}' {names.count(name)} times"
-
-    return rule
-
-
-def _limits(names: tuple[str, ...], lower: tuple[float, ...], upper: tuple[float, ...]) -> Iterator[str]:
-    for key_name, values in (('joints.lower', lower), ('joints.upper', upper)):
-        if len(values) != len(names):
-            yield f'{key_name} has {len(values)} values, joints.names has {len(names)}'
-    for name, low, high in zip(names, lower, upper, strict=False):
-        if not low < high:
-            yield f'joints.lower is {low} and joints.upper is {high} for {name}: lower must be below upper'
-
-
-def _grippers(
-    joints: tuple[str, ...], names: tuple[str, ...], ones: tuple[str, ...], opens: tuple, closeds: tuple
-) -> Iterator[str]:
-    for name in names:
-        if name not in joints:
-            yield f"grippers.names: '{name}' is not in joints.names"
-    for key_name, values in (('model_one', ones), ('open', opens), ('closed', closeds)):
-        if len(values) != len(names):
-            yield f'grippers.{key_name} has {len(values)} values, grippers.names has {len(names)}'
-    for name, opened, closed in zip(names, opens, closeds, strict=False):
-        if opened == closed:
-            yield f'grippers.open and grippers.closed are both {opened} for {name}'
-
-
-def _delta_mask(mask: tuple[int, ...] | None, joints: tuple[str, ...]) -> Iterator[str]:
-    if mask is None:
-        return
-    columns = sum(abs(count) for count in mask)
-    if columns != len(joints):
-        yield f'actions.delta_mask {list(mask)} covers {columns} columns, joints.names has {len(joints)}'
-
-
-def _sides_that_an_engine_resizes(max_image_bytes: int, max_side: int) -> Iterator[str]:
-    if max_image_bytes and max_side > _MAX_FRAME_SIDE:
-        yield (
-            f'cameras.max_side_px is {max_side}, but with cameras.max_image_bytes the engine resizes '
-            f'pictures, whose sides may have {_MAX_FRAME_SIDE} pixels'
-        )
-
-
-_RULES = (
-    (('dry_run',), _dry_run_only),
-    (('statistics', 'asset_id', 'origin'), _one_source_of_statistics),
-    (('recipe', 'calibration'), _fp8_is_calibrated),
-    (('platform', 'adapt_to_pi'), _aloha_says_adapt_to_pi),
-    (('origin', 'normalisation', 'delta_mask'), _openpi_says),
-    (('camera_names',), _names_once('cameras.names')),
-    (('camera_max_image_bytes', 'camera_max_side_px'), _sides_that_an_engine_resizes),
-    (('joint_names',), _names_once('joints.names')),
-    (('joint_topics',), _not_empty('joints.topics')),
-    (('output_names',), _names_once('outputs.names')),
-    (('joint_names', 'joint_lower', 'joint_upper'), _limits),
-    (('joint_names', 'gripper_names', 'gripper_model_one', 'gripper_open', 'gripper_closed'), _grippers),
-    (('delta_mask', 'joint_names'), _delta_mask),
-)
-
-
 def _topics(
     fields: Mapping[str, object],
     cameras: Mapping[str, Mapping[str, object]],
     outputs: Mapping[str, Mapping[str, object]],
 ) -> Iterator[tuple[str, str]]:
     """(parameter, topic) of every topic that was given."""
+    if 'estop_topic' in fields:
+        yield 'estop.topic', fields['estop_topic']
     for i, topic in enumerate(fields.get('joint_topics', ())):
         yield f'joints.topics[{i}]', topic
     for kind, parts in (('cameras', cameras), ('outputs', outputs)):
         for name, read in parts.items():
             if 'topic' in read:
                 yield f'{kind}.{name}.topic', read['topic']
-
-
-def _output_contradictions(
-    fields: Mapping[str, object], outputs: Mapping[str, Mapping[str, object]]
-) -> Iterator[str]:
-    """Together the outputs name every joint exactly once, each in a quantity that the actions hold."""
-    if not outputs or not all('joints' in read and 'quantity' in read for read in outputs.values()):
-        return
-    if not all(name in fields for name in ('joint_names', 'gripper_names', 'representation')):
-        return
-    for output, read in outputs.items():
-        if not read['joints']:
-            yield f'outputs.{output}.joints is empty; name its joints, or leave it out of outputs.names'
-    named = list(itertools.chain.from_iterable(read['joints'] for read in outputs.values()))
-    for joint in dict.fromkeys(named):
-        if joint not in fields['joint_names']:
-            yield f"outputs name '{joint}', which is not in joints.names"
-        if named.count(joint) > 1:
-            yield f"outputs name '{joint}' {named.count(joint)} times, wanted once"
-    for joint in fields['joint_names']:
-        if joint not in named:
-            yield f"no output names '{joint}'"
-    if fields['representation'] == 'end_effector':
-        return
-    for output, read in outputs.items():
-        for joint in read['joints']:
-            is_velocity = (
-                fields['representation'] == 'joint_velocity' and joint not in fields['gripper_names']
-            )
-            wanted = 'velocity' if is_velocity else 'position'
-            if read['quantity'] != wanted:
-                yield (
-                    f"outputs.{output}.quantity is {read['quantity']}, but the actions of '{joint}' are "
-                    f'{wanted} values (actions.representation {fields["representation"]})'
-                )
 
 
 if __name__ == '__main__':

@@ -21,6 +21,7 @@ ARM = [f'joint_{i}' for i in range(1, 7)]
 # A checkpoint of joint velocities with a gripper position.
 VELOCITY = {
     'actions__representation': 'joint_velocity',
+    'safety__reaction': 'zero_velocity',
     'outputs__names': ['arm', 'hand'],
     'outputs__arm__joints': ARM,
     'outputs__arm__quantity': 'velocity',

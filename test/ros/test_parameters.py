@@ -238,7 +238,6 @@ def test_each_required_key_is_named_when_it_is_missing(name: str):
 @pytest.mark.parametrize(
     ('changes', 'text'),
     [
-        ({'dry_run': False}, 'no joint limit check and no stop latch yet'),
         ({'model__statistics': ''}, 'model.statistics or model.asset_id is missing'),
         ({'model__asset_id': 'x'}, 'give one'),
         ({'model__platform': 'aloha'}, 'model.adapt_to_pi is missing'),
@@ -267,6 +266,15 @@ def test_each_required_key_is_named_when_it_is_missing(name: str):
         ({'actions__representation': 'joint_velocity'}, "the actions of 'joint_1' are velocity values"),
         ({'cameras__wrist__rotation': 45}, 'allowed: 0, 90, 180, 270'),
         ({'joints__lower': [float('nan')] * 7}, 'wanted a finite number'),
+        ({'joints__max_velocity': []}, 'joints.max_velocity is missing: one value per joint'),
+        ({'joints__max_velocity': [1.5]}, 'joints.max_velocity has 1 values, joints.names has 7'),
+        ({'joints__max_velocity': [0.0] * 7}, 'joints.max_velocity[0] is 0.0, allowed'),
+        ({'joints__limits': 'robot_description'}, 'joints.upper and joints.limits'),
+        ({'safety__max_first_gap': [0.1, 0.1]}, 'safety.max_first_gap has 2 values, wanted 1 for all'),
+        ({'safety__reaction': 'zero_velocity'}, 'but positions are commanded'),
+        ({**VELOCITY, 'safety__reaction': 'hold'}, 'a velocity that is held moves the arm on'),
+        ({'chunk__rtc_schedule': 'linear'}, 'belong together'),
+        ({'estop__topic': 'joint_states', 'joints__topics': ['joint_states']}, 'are the same topic'),
     ],
 )  # fmt: skip
 def test_rule(changes: dict[str, object], text: str):
