@@ -216,6 +216,12 @@ def test_numbers_by_hand(load):
     assert tokens == policy.tokenizer.prompt((text,)).tolist()
 
 
+def test_action_range_by_hand(checkpoint, load):
+    checkpoint.stats['action.mean'][2] = 0.25
+    found = load().action_range()  # the arm is relative, the gripper a z-score: 0.25 -+ 2 * 1
+    np.testing.assert_array_equal(found, [[np.nan, np.nan, -1.75], [np.nan, np.nan, 2.25]])
+
+
 def test_old_state_text(load):
     policy = load(state_text_width=5)
     policy.infer(observation(policy), seed=0)

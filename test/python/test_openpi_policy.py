@@ -103,6 +103,20 @@ def test_recorded_policy(golden, name):
     np.testing.assert_array_equal(chunk.model_actions, data['out.model_actions'])
 
 
+def test_action_range_is_in_the_conventions_of_the_robot(golden):
+    case, data = recorded(golden, 'aloha_pi05')
+    settings = replace(settings_of(golden, 'aloha_pi05', case, data), delta_mask=())
+    found = load_policy(settings, core_of(case)).action_range()
+    statistics = json.loads(Path(settings.statistics).read_text())['norm_stats']['actions']
+    q01, q99 = (np.array(statistics[name][:14]) for name in ('q01', 'q99'))
+    assert (found[0] < found[1]).all()
+    np.testing.assert_allclose(found[:, 0], [q01[0], q99[0]], atol=1e-5)
+    np.testing.assert_allclose(found[:, 1], [-q99[1], -q01[1]], atol=1e-5)  # turns the other way round
+    # The gripper's angle, from radians of the model to those of the robot.
+    motor = (np.array([q01[13], q99[13]]) + 0.5476 + 0.6213) / (1.4910 + 0.6213)
+    np.testing.assert_allclose(found[:, 13], motor, atol=1e-5)
+
+
 def test_loads_the_engine_with_its_settings(golden, tmp_path):
     case, data = recorded(golden, 'aloha_pi05')
     calibration, packed = tmp_path / 'c.json', tmp_path / 'p.safetensors'

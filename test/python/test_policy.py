@@ -110,6 +110,25 @@ def test_chunk_carries_its_origin(policy):
     assert chunk.out_of_range == ()
 
 
+@pytest.mark.parametrize(
+    ('normalisation', 'low', 'high'),
+    [('quantile', -1.0, 2.0), ('zscore', 0.5 - 2 * 1.5, 0.5 + 2 * 1.5)],  # write_stats: std is half the width
+)
+def test_action_range_is_what_the_statistics_tell(settings, fake_core, write_stats, normalisation, low, high):
+    statistics = write_stats(7, 7, low=-1.0, high=2.0)
+    changed = replace(settings, statistics=statistics, normalisation=normalisation, delta_mask=(6, -1))
+    found = load_policy(changed, fake_core).action_range()
+    assert found.dtype == np.float64
+    assert found.shape == (2, 7)
+    assert np.isnan(found[:, :6]).all()  # they count from the state
+    np.testing.assert_allclose(found[:, 6], [low, high], atol=1e-5)
+
+
+def test_no_action_range_without_normalisation(settings, fake_core):
+    policy = load_policy(replace(settings, normalisation='identity'), fake_core)
+    assert policy.action_range() is None
+
+
 # Noise.
 def test_noise_is_a_function_of_seed_and_tick(policy):
     def noises(count):

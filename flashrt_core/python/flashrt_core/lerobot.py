@@ -193,6 +193,7 @@ def lerobot_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
         state_scaler=state.scaler,
         state_kind=state.kind,
         prompt=LerobotPlainPrompt() if plain else StatePrompt(width=settings.state_text_width),
+        action_kind=actions.kind,
         after=tuple(transforms),
         state_dim=state_dim,
         action_dim=action_dim,

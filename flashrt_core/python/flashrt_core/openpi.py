@@ -76,6 +76,7 @@ def openpi_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
         state_scaler=state_scaler,
         state_kind=kind,
         prompt=StatePrompt() if settings.state_in_prompt else PlainPrompt(),
+        action_kind=kind,
         after=tuple(after),
         state_dim=state_dim,
         action_dim=action_dim,

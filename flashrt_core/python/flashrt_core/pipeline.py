@@ -103,6 +103,7 @@ class Pipeline:
     state_scaler: Scaler
     state_kind: Normalisation
     prompt: PromptFormat
+    action_kind: Normalisation
     after: tuple[ActionTransform, ...]
     state_dim: int
     action_dim: int
@@ -124,6 +125,28 @@ class Pipeline:
             actions = transform(actions, state)
         return np.asarray(actions, np.float64)
 
+    def action_range(self, model_action_dim: int) -> NDArray[np.float64] | None:
+        """[2, action_dim]: lowest and highest actions of the training data, in robot units.
+
+        As far as the statistics tell: what they map to -1 and +1, or mean -+ 2 std. NaN in the columns that
+        count from the state; None where the actions are not normalised.
+        """
+        end = _END_OF_RANGE.get(self.action_kind)
+        if end is None:
+            return None
+        # A state of NaN reaches those columns that it is added to, and no others.
+        unknown = np.full(self.state_dim, np.nan)
+        ends = np.full((2, model_action_dim), [[-end], [end]], np.float32)
+        return np.sort(self.robot_actions(ends, StateForms(unknown, unknown, unknown)), axis=0)
+
+
+# Normalised value at which the training data end; mean -+ 2 std hold 95 % of a normal distribution.
+_END_OF_RANGE: Mapping[Normalisation, float] = {
+    'zscore': 2.0,
+    'quantile': 1.0,
+    'min_max': 1.0,
+    'quantile10': 1.0,
+}
 
 # Value of the bars around a picture, in the range of the model.
 BARS: Mapping[ResizeVariant, float] = {'openpi': -1.0, 'lerobot': -1.0, 'lerobot_0_4': -3.0}

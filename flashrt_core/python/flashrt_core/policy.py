@@ -55,6 +55,8 @@ class Policy(Protocol):
 
     def reset(self) -> None: ...
 
+    def action_range(self) -> NDArray[np.float64] | None: ...
+
     def info(self) -> Mapping[str, str]: ...
 
 
@@ -219,6 +221,10 @@ class FlashPolicy:
     def reset(self) -> None:
         """Starts the sequence of noise again; the prompt stays."""
         self._tick = 0
+
+    def action_range(self) -> NDArray[np.float64] | None:
+        """[2, action_dim] in robot units, what the checkpoint was trained on; see Pipeline.action_range."""
+        return self.pipeline.action_range(self.spec.model_action_dim)
 
     def model_images(self, observation: Observation) -> NDArray[np.uint8]:
         """[cameras, size, size, 3]: what the model sees, in its order; floats are rounded to bytes."""
