@@ -136,8 +136,13 @@ def test_a_guided_prefix_holds_rows_by_the_weights_of_the_guidance(
 ):
     if delay > rows:
         delay, rows = rows, max(delay, 1)
-    policy, _ = make(chunk__rtc_schedule=schedule, chunk__rtc_execution_horizon=horizon + 1, chunk__mode='rtc',
-                     chunk__rtc_max_weight=5.0)  # fmt: skip
+    rtc = {
+        'rtc_schedule': schedule,
+        'rtc_execution_horizon': horizon + 1,
+        'rtc_max_weight': 5.0,
+        'mode': 'rtc',
+    }
+    policy, _ = make(**{f'chunk__{name}': value for name, value in rtc.items()})
     fresh = policy.infer(observed()).model_actions
     policy.reset()
     previous = np.linspace(-0.5, 0.5, rows)[:, np.newaxis] * np.ones((1, 7), np.float32)
@@ -213,5 +218,5 @@ def test_robots_that_it_cannot_move_are_refused():
     with pytest.raises(Error, match='moves joints only'):
         make(actions__representation='end_effector', outputs__arm__quantity='position')
     limited = {'joints__limits': 'robot_description', 'joints__lower': [], 'joints__upper': []}
-    with pytest.raises(Error, match='joints.limits: parameters'):
+    with pytest.raises(Error, match=r'joints\.limits: parameters'):
         make(**limited, joints__max_velocity=[])
