@@ -16,18 +16,17 @@ from typing import NamedTuple, Self
 
 import yaml
 import zstandard
-from mcap.records import Channel, Message, Schema
 from rosbags.interfaces import Connection, QosReliability
 from rosbags.rosbag2 import Reader
 
 from flashrt_core.errors import Error
-from flashrt_ros.mcap_recovery import recover_records
+from flashrt_ros.mcap_reader import MAX_MESSAGE_BYTES, McapFile
 
 Warn = Callable[[str], None]
 
 _SUFFIXES = ('.db3', '.mcap')
-_MAX_METADATA_BYTES = 16 << 20
-_MAX_MESSAGE_BYTES = 256 << 20
+_MAX_METADATA_BYTES = 2 << 20  # a description of a thousand files has some hundred thousand
+_MAX_GAP_NS = 3600 * 1_000_000_000
 # What a packed file may unpack to: raw pictures of still scenes shrink tenfold to fiftyfold, a file that was
 # made to fill the disk a thousandfold and more. Small files may be anything.
 _MAX_UNPACKED_RATIO = 200
@@ -73,6 +72,9 @@ class Bag:
             files, compression = self._locate()
             self._sources = [self._open(file, compression) for file in files]
             self.topics = self._merge_topics()
+        except OSError as error:  # no permission, no space for unpacking, a damaged disk
+            self._stack.close()
+            raise BagError(f'{self.path} cannot be read: {error}') from None
         except BaseException:
             self._stack.close()
             raise
@@ -102,8 +104,20 @@ class Bag:
         return max((source.end_ns for source in self._sources if source.count), default=0)
 
     def messages(self) -> Iterator[BagMessage]:
-        """Every message, by log time, ties in file order."""
-        return heapq.merge(*(source.read() for source in self._sources), key=lambda message: message.log_ns)
+        """Every message, by log time, ties in file order.
+
+        Raises BagError where a file turns out damaged, or the log time makes a leap that nobody waits for.
+        """
+        last_ns = self.start_ns
+        for message in heapq.merge(*(source.read() for source in self._sources), key=lambda m: m.log_ns):
+            if message.log_ns - last_ns > _MAX_GAP_NS:
+                raise BagError(
+                    f'{self.path}: nothing was recorded from {last_ns / 1e9:.3f} s to '
+                    f'{message.log_ns / 1e9:.3f} s. A log time is damaged, or the clock was set while the '
+                    'recorder ran; cut the recording there with `ros2 bag convert`'
+                )
+            last_ns = message.log_ns
+            yield message
 
     def _locate(self) -> tuple[list[Path], str]:
         """The data files in order, and how they are compressed ('', 'file' or 'message')."""
@@ -128,19 +142,50 @@ class Bag:
             file = self._unpack(file)
         if file.suffix not in _SUFFIXES:
             raise BagError(f'{file} is not a recording: known are {" and ".join(_SUFFIXES)} files')
+        return (self._open_mcap if file.suffix == '.mcap' else self._open_sqlite)(file, compression)
+
+    def _open_sqlite(self, file: Path, compression: str) -> _Source:
+        _check_is_whole(file)
+        if (log := file.with_name(f'{file.name}-wal')).exists() and log.stat().st_size:
+            self._warn(
+                f'{log} is not read, and holds what the recorder wrote last (was it killed?); '
+                f'`sqlite3 {file.name} "PRAGMA wal_checkpoint(TRUNCATE)"` moves it into {file.name}'
+            )
         try:
             reader = self._stack.enter_context(Reader(file))
+            return _Source(
+                topics={connection.topic: connection.msgtype for connection in reader.connections},
+                best_effort=frozenset(c.topic for c in reader.connections if _is_best_effort(c)),
+                count=reader.message_count,
+                start_ns=_log_time(reader.start_time),
+                end_ns=_log_time(reader.end_time - 1),  # rosbags counts to the instant after the last message
+                read=lambda: _checked(_sqlite_rows(reader), file, compression),
+            )
         except Exception as error:  # whatever the reader stumbles over in a damaged file
-            if file.suffix == '.mcap':
-                return self._recover(file, str(error))
+            raise BagError(f'{file} cannot be read: {error or type(error).__name__}') from None
+
+    def _open_mcap(self, file: Path, compression: str) -> _Source:
+        try:
+            reader = McapFile(file)
+        except ValueError as error:
             raise BagError(f'{file} cannot be read: {error}') from None
+        self._stack.callback(reader.close)
+        times = reader.log_times
+        count, last_ns = len(times), int(times.max(initial=0))
+        if reader.damage and not count:
+            raise BagError(f'{file} cannot be read ({reader.damage}) and holds no whole message')
+        if reader.damage:
+            self._warn(
+                f'{file} is damaged or cut short ({reader.damage}): {count} messages are whole, '
+                f'the last at {last_ns / 1e9:.3f} s; `mcap recover {file.name}` repairs the file'
+            )
         return _Source(
-            topics={connection.topic: connection.msgtype for connection in reader.connections},
-            best_effort=frozenset(c.topic for c in reader.connections if _is_best_effort(c)),
-            count=reader.message_count,
-            start_ns=reader.start_time,
-            end_ns=reader.end_time - 1,  # rosbags counts to the first instant after the last message
-            read=lambda: _read(reader, file, compression),
+            topics=reader.topics,
+            best_effort=frozenset(reader.best_effort),
+            count=count,
+            start_ns=int(times.min()) if count else 0,
+            end_ns=last_ns,
+            read=lambda: _checked(reader.messages(), file, compression),
         )
 
     def _unpack(self, file: Path) -> Path:
@@ -162,38 +207,6 @@ class Bag:
         except zstandard.ZstdError as error:
             raise BagError(f'{file} cannot be unpacked: {error}') from None
         return plain
-
-    def _recover(self, file: Path, reason: str) -> _Source:
-        schemas: dict[int, str] = {}
-        topics: dict[int, tuple[str, str]] = {}
-        messages: list[BagMessage] = []
-        try:
-            for record in recover_records(file):
-                if isinstance(record, Schema):
-                    schemas[record.id] = record.name
-                elif isinstance(record, Channel):
-                    topics[record.id] = record.topic, schemas.get(record.schema_id, 'unknown')
-                elif isinstance(record, Message):
-                    topic, kind = topics[record.channel_id]
-                    messages.append(BagMessage(record.log_time, topic, kind, record.data))
-        except Exception as error:  # whatever the parser stumbles over in a damaged file
-            raise BagError(f'{file} cannot be read ({reason}) nor recovered: {error}') from None
-        if not messages:
-            raise BagError(f'{file} cannot be read ({reason}) and holds no whole message')
-        messages.sort(key=lambda message: message.log_ns)
-        last = messages[-1].log_ns
-        self._warn(
-            f'{file} is cut short ({reason}): {len(messages)} messages are whole, '
-            f'the last at {last / 1e9:.3f} s; `mcap recover {file.name}` repairs the file'
-        )
-        return _Source(
-            dict(topics.values()),
-            frozenset(),
-            len(messages),
-            messages[0].log_ns,
-            last,
-            lambda: iter(messages),
-        )
 
     def _merge_topics(self) -> dict[str, str]:
         merged: dict[str, str] = {}
@@ -238,20 +251,52 @@ def _is_best_effort(connection: Connection) -> bool:
     return any(profile.reliability == QosReliability.BEST_EFFORT for profile in profiles)
 
 
-def _read(reader: Reader, file: Path, compression: str) -> Iterator[BagMessage]:
+def _check_is_whole(file: Path) -> None:
+    """SQLite reads zeros for what is missing of the last page."""
+    with file.open('rb') as content:
+        header = content.read(100)
+    if len(header) < 100:
+        return  # SQLite will say what it is
+    page_bytes, pages = (int.from_bytes(header[at : at + size], 'big') for at, size in ((16, 2), (28, 4)))
+    page_bytes = 65536 if page_bytes == 1 else page_bytes
+    size = file.stat().st_size
+    if page_bytes and (size % page_bytes or size < pages * page_bytes):
+        raise BagError(
+            f'{file} is cut short: {size} of {max(pages, 1) * page_bytes} bytes are there; '
+            f'`sqlite3 {file.name} .recover | sqlite3 saved.db3` saves what is left'
+        )
+
+
+def _sqlite_rows(reader: Reader) -> Iterator[tuple[int, str, str, bytes]]:
+    for connection, log_ns, data in reader.messages():
+        yield _log_time(log_ns), connection.topic, connection.msgtype, data
+
+
+def _log_time(value: object) -> int:
+    """A column of SQLite may hold anything."""
+    if not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise ValueError(f'a log time is {value!r}')
+    return value
+
+
+def _checked(
+    rows: Iterator[tuple[int, str, str, bytes]], file: Path, compression: str
+) -> Iterator[BagMessage]:
     unpack = _unpacked if compression == 'message' else bytes
     try:
-        for connection, log_ns, data in reader.messages():
-            yield BagMessage(log_ns, connection.topic, connection.msgtype, unpack(data))
+        for log_ns, topic, kind, data in rows:
+            if len(data) > MAX_MESSAGE_BYTES:
+                raise ValueError(f'a message has {len(data)} bytes, the limit is {MAX_MESSAGE_BYTES}')
+            yield BagMessage(log_ns, topic, kind, unpack(data))
     except Exception as error:  # whatever the reader stumbles over in a damaged file
         raise BagError(f'{file} is damaged: {error or type(error).__name__}') from None
 
 
 def _unpacked(data: bytes) -> bytes:
     size = zstandard.frame_content_size(data)
-    if size > _MAX_MESSAGE_BYTES:
-        raise zstandard.ZstdError(f'a message unpacks to {size} bytes, the limit is {_MAX_MESSAGE_BYTES}')
-    return zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_MESSAGE_BYTES)
+    if size > MAX_MESSAGE_BYTES:
+        raise zstandard.ZstdError(f'a message unpacks to {size} bytes, the limit is {MAX_MESSAGE_BYTES}')
+    return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_MESSAGE_BYTES)
 
 
 def _read_metadata(path: Path) -> tuple[list[Path], str]:
@@ -261,10 +306,12 @@ def _read_metadata(path: Path) -> tuple[list[Path], str]:
         )
     try:
         content = yaml.safe_load(path.read_text(encoding='utf-8'))['rosbag2_bagfile_information']
-        names = [str(name) for name in content['relative_file_paths']]
+        names = content['relative_file_paths']
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise TypeError('relative_file_paths is no list of texts')
         mode = str(content.get('compression_mode') or '').lower()
         packing = str(content.get('compression_format') or '')
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+    except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BagError(
             f'{path} is not the description of a recording ({error!r}); `ros2 bag reindex` rebuilds it'
         ) from None
