@@ -94,11 +94,13 @@ def test_golden_fails_and_names_the_tensor(flashrt, tmp_path):
     ]
 
 
-def test_what_is_not_covered_fails_unless_it_is_allowed(flashrt):
-    code, out, _ = flashrt('golden', GOLDEN / 'rtc')
+def test_what_is_not_compared_fails(flashrt, tmp_path):
+    folder = Path(shutil.copytree(GOLDEN / 'preprocess', tmp_path / 'folder'))
+    assert flashrt('golden', folder)[0] == 0
+    (folder / 'extra.json').write_text('{}')
+    code, out, _ = flashrt('golden', folder)
     assert code == 1
-    assert 'not compared action_queue_trace.json: all of it' in out
-    assert flashrt('golden', GOLDEN / 'rtc', '--allow-missing')[0] == 0
+    assert 'not compared extra.json: all of it' in out
 
 
 def test_a_model_to_come_is_refused_in_one_line(flashrt, tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from flashrt_core.golden import Comparison, Gap, Report
+from flashrt_core.golden import Comparison, Report
 
 
 def compare(*arguments, **options) -> Comparison:
@@ -106,15 +106,12 @@ def test_nothing_compared_is_no_success():
     assert not Report('folder').passed()
 
 
-def test_gaps_fail_unless_they_are_excused():
+def test_gaps_fail():
     report = Report('folder')
     report.compare('case', 'tensor', 1, 1)
     assert report.passed()
-    report.gaps.append(Gap('file', 'all of it', 'not in this version', excusable=True))
-    assert not report.passed()
-    assert report.passed(allow_missing=True)
     report.add_unused('case', ['out.unknown'])
-    assert not report.passed(allow_missing=True)
+    assert not report.passed()
 
 
 def test_the_table_shows_the_worst_case_and_any_failure():

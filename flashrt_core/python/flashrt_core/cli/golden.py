@@ -28,9 +28,6 @@ def run(
     tuning: Tuning = None,
     threads: Threads = 0,
     per_case: Annotated[bool, typer.Option('--per-case', help='One row per case and tensor.')] = False,
-    allow_missing: Annotated[
-        bool, typer.Option('--allow-missing', help='Pass although this version does not cover some files.')
-    ] = False,
     json_file: Annotated[
         Path | None, typer.Option('--json', help='Write all comparisons to this file.')
     ] = None,
@@ -44,15 +41,15 @@ def run(
     report = check_folder(folder, RunOptions(model, backend, recipe, packed, how))
     if json_file is not None:
         try:
-            json_file.write_text(report.to_json(allow_missing) + '\n', encoding='utf-8')
+            json_file.write_text(report.to_json() + '\n', encoding='utf-8')
         except OSError as fault:
             raise Error(f'golden: {json_file} cannot be written: {fault}') from fault
-    _print(report, per_case, allow_missing)
-    if not report.passed(allow_missing):
+    _print(report, per_case)
+    if not report.passed():
         raise typer.Exit(1)
 
 
-def _print(report: Report, per_case: bool, allow_missing: bool) -> None:
+def _print(report: Report, per_case: bool) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)  # a log file is as wide as the table
@@ -65,7 +62,7 @@ def _print(report: Report, per_case: bool, allow_missing: bool) -> None:
             highlight=False,
         )
     failed = sum(not item.passed for item in report.comparisons)
-    verdict = '[bold green]passed[/]' if report.passed(allow_missing) else '[bold red]failed[/]'
+    verdict = '[bold green]passed[/]' if report.passed() else '[bold red]failed[/]'
     console.print(
         f'{verdict}: {len(report.comparisons)} comparisons, {failed} beyond their bounds, '
         f'{len(report.gaps)} not compared',

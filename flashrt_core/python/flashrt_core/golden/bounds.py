@@ -22,6 +22,8 @@ RESIZED_FLOAT = 1e-4
 RESIZED_ANTIALIASED_U8 = 1
 BF16_RMS = 0.03  # of the standard deviation
 
+MOST_ROWS = 1 << 16  # of a chunk in a file
+
 
 def normalised(expected: NDArray) -> NDArray[np.float64]:
     return NORMALISED * np.maximum(1.0, np.abs(expected))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""Checks a folder of real-time chunking: chunks held to the previous one, and the weights that hold them."""
+"""Checks a folder of real-time chunking: chunks held to the previous one, and how they are executed."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from flashrt_core.engine import native_core
 from flashrt_core.errors import Error
 from flashrt_core.golden import bounds
+from flashrt_core.golden.executing import EXECUTION_CHECKS
 from flashrt_core.golden.fields import Fields, read_object, read_objects
 from flashrt_core.golden.files import data_files, file_in, find
 from flashrt_core.golden.options import RunOptions
@@ -26,18 +27,9 @@ from flashrt_core.tensor_file import TensorFile
 if TYPE_CHECKING:
     from flashrt_core._core import Guidance
 
-MOST_ROWS = 1 << 16  # of a chunk
-
-# Executing chunks is not part of this version; the files are listed as not covered.
-NOT_COVERED = {
-    'action_queue_trace.json': 'the queue of actions is not part of this version',
-    'temporal_ensemble.safetensors': 'temporal ensembling is not part of this version',
-    'interpolation.safetensors': 'interpolation between actions is not part of this version',
-}
-
 
 def check_guided(folder: Path, options: RunOptions, report: Report) -> None:
-    """Guided and committed chunks of cases.json, the weight vectors, and what is not covered."""
+    """Guided and committed chunks of cases.json, the weight vectors, and how chunks are executed."""
     options.check_recipe('f32')
     programs: dict[Path, Programs] = {}
     cases = read_object(folder / 'cases.json')
@@ -54,8 +46,8 @@ def check_guided(folder: Path, options: RunOptions, report: Report) -> None:
         _check_weights(folder, report)
         known |= {'prefix_weights.json', 'prefix_weights.safetensors'}
     for path in data_files(folder):
-        if path.name in NOT_COVERED:
-            report.gaps.append(Gap(path.name, 'all of it', NOT_COVERED[path.name], excusable=True))
+        if path.name in EXECUTION_CHECKS:
+            EXECUTION_CHECKS[path.name](path, report)
         elif path.name not in known:
             report.gaps.append(Gap(path.name, 'all of it', 'no check knows this file'))
 
@@ -173,7 +165,7 @@ def _check_weights(folder: Path, report: Report) -> None:
     for entry in read_objects(folder / 'prefix_weights.json'):
         tensor = entry.text('tensor')
         saved = file.take(tensor, 1)
-        chunk = entry.integer('chunk', most=MOST_ROWS)
+        chunk = entry.integer('chunk', most=bounds.MOST_ROWS)
         delay, horizon = entry.integer('inference_delay'), entry.integer('execution_horizon')
         weights = prefix_weights(_schedule(entry), delay, horizon, chunk, chunk)
         report.compare(tensor, 'prefix weights', weights, saved, bounds.NORMALISED)

@@ -41,7 +41,6 @@ class Gap:
     place: str  # case or file
     what: str
     why: str
-    excusable: bool = False  # this version does not cover it; the user may accept that
 
 
 @dataclass
@@ -54,9 +53,8 @@ class Report:
     comparisons: list[Comparison] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
 
-    def passed(self, allow_missing: bool = False) -> bool:
-        covered = all(allow_missing and gap.excusable for gap in self.gaps)
-        return bool(self.comparisons) and covered and all(item.passed for item in self.comparisons)
+    def passed(self) -> bool:
+        return bool(self.comparisons) and not self.gaps and all(item.passed for item in self.comparisons)
 
     def compare(
         self,
@@ -172,14 +170,14 @@ class Report:
             for group in groups.values()
         ]
 
-    def to_json(self, allow_missing: bool = False) -> str:
+    def to_json(self) -> str:
         return json.dumps(
             {
                 'format': FORMAT,
                 'folder': self.folder,
                 'backend': self.backend,
                 'recipe': self.recipe,
-                'passed': self.passed(allow_missing),
+                'passed': self.passed(),
                 'comparisons': [
                     {
                         **vars(item),
