@@ -20,6 +20,7 @@ _CLOCK_PERIOD_S = 0.01
 _STANDING_PERIOD_S = 0.05
 _LEAD_NS = 1_000_000_000  # simulated time before the first message, for the node to be activated in
 _DEPTH = 10
+_SECONDS_END = 1 << 31  # of a stamp
 
 
 def message_class(message_type: str) -> type:
@@ -39,7 +40,8 @@ def is_installed(message_type: str) -> bool:
 def restamp(cdr: bytes, offset_ns: int) -> bytes:
     """Moves the stamp of a serialised message that begins with a header; a zero stamp stays zero.
 
-    What is too short for a header stays as it is: the node is the one to refuse it.
+    What is too short for a header stays as it is, as does a stamp that would be beyond what the message can
+    hold: the node is the one to refuse them.
     """
     if len(cdr) < 12:
         return cdr
@@ -48,9 +50,10 @@ def restamp(cdr: bytes, offset_ns: int) -> bytes:
     if not seconds and not nanoseconds:
         return cdr
     moved = bytearray(cdr)
-    struct.pack_into(
-        layout, moved, 4, *divmod(seconds * 1_000_000_000 + nanoseconds + offset_ns, 1_000_000_000)
-    )
+    stamp = divmod(seconds * 1_000_000_000 + nanoseconds + offset_ns, 1_000_000_000)
+    if not -_SECONDS_END <= stamp[0] < _SECONDS_END:
+        return cdr
+    struct.pack_into(layout, moved, 4, *stamp)
     return bytes(moved)
 
 

@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """What live and offline replay share: the checked parameters, warnings, and the progress bar."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from flashrt_ros.bag import Bag
 from flashrt_ros.parameter_file import read_parameter_file
 from flashrt_ros.parameters import Parameters, read_parameters
 from flashrt_ros.report import Report
+from flashrt_ros.stub_policy import StubSettings
 
 NODE_NAME = '/policy'
 
@@ -31,6 +33,13 @@ def live_replay() -> Callable[..., Report]:
             'ros-<distro>-lifecycle-msgs), or replay with --offline'
         ) from None
     return replay_live
+
+
+def stub_command(settings: StubSettings) -> tuple[str, ...]:
+    """The node on a stub policy, as a program; imports rclpy as live_replay does."""
+    from flashrt_ros.stub_node import stub_arguments
+
+    return sys.executable, '-m', 'flashrt_ros.stub_node', *stub_arguments(settings)
 
 
 def checked_parameters(

@@ -14,6 +14,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from fake_policy import CASES
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
 from rosbags.rosbag2 import StoragePlugin, Writer
@@ -24,7 +26,9 @@ from flashrt_ros.bag import BagError
 from flashrt_ros.bag_player import restamp
 from flashrt_ros.node_process import NodeProcess
 from flashrt_ros.replay_live import _Witness, replay_live
+from flashrt_ros.replay_setup import stub_command
 from flashrt_ros.report import Report
+from flashrt_ros.stub_policy import StubSettings
 
 BAGS = CASES / 'bags'
 RAW_FRAMES = 15
@@ -99,6 +103,16 @@ def test_simulated_time_keeps_the_stamps(tmp_path):
     first = 1_700_000_000_000_000_000
     assert all(first <= chunk.stamp_ns <= first + 2_000_000_000 for chunk in report.chunks)
     assert len({chunk.stamp_ns for chunk in report.chunks}) > 5
+
+
+def test_stub_of_a_given_latency_runs_in_place_of_the_model(tmp_path):
+    command = stub_command(StubSettings(latency_ms=60.0, jitter_ms=0.0, horizon=10))
+    report = run('plain_mcap', tmp_path, command=command)
+    assert report.policy['backend'] == 'stub'
+    assert {counts.unexplained for counts in report.streams.values()} == {0}
+    assert len(report.chunks) > 5
+    assert all(chunk.end_ns - chunk.start_ns >= 60_000_000 for chunk in report.chunks)
+    assert report.stages['inference'].p50_ms >= 60
 
 
 def test_r28_only_what_is_missing_its_type_is_left_out(tmp_path):
@@ -257,3 +271,11 @@ def test_restamp_moves_only_the_stamp(encapsulation):
     assert restamp(message(5, 0), -1) == message(4, 999_999_999)
     assert restamp(message(0, 0), 7_000_000_000) == message(0, 0)
     assert restamp(message(5, 0)[:11], 1) == message(5, 0)[:11]
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.binary(max_size=24), st.integers(-(2**62), 2**62))
+def test_restamp_takes_any_bytes_and_moves_nothing_else(content, offset_ns):
+    moved = restamp(content, offset_ns)
+    assert len(moved) == len(content)
+    assert moved[:4] + moved[12:] == content[:4] + content[12:]

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import typer
 from fake_policy import CASES, FakePolicy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from rich.console import Console
 from safetensors.numpy import load_file
@@ -296,3 +298,108 @@ def test_faulty_parameters_are_exit_code_2(command, tmp_path):
     result = command(BAGS / 'plain_db3', '--params', params, '--offline', '--out', tmp_path)
     assert result.exit_code == 2
     assert 'control_rate_hz' in result.output
+
+
+# Without a model
+
+
+def test_stub_needs_no_checkpoint_and_the_report_says_that_it_ran(command, params, tmp_path):
+    digests = set()
+    for latency_ms, out in ((60, 'a'), (60, 'b'), (250, 'c')):
+        result = command(
+            BAGS / 'plain_db3', '--params', params, '--offline', '--stub-latency-ms', latency_ms,
+            '--out', tmp_path / out,
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        assert f'a stub of {latency_ms} ms ran, not the model' in ' '.join(result.output.split())
+        report = json.loads((tmp_path / out / 'report.json').read_text())
+        assert f'a stub of {latency_ms} ms ran, not the model' in report['warnings'][0]
+        assert report['policy']['backend'] == 'stub'
+        took = {chunk['end_ns'] - chunk['start_ns'] for chunk in report['chunks']}
+        assert took == {latency_ms * 1_000_000}
+        digests.add(report['digest'])
+    assert len(digests) == 2
+
+
+def test_live_the_node_runs_on_the_stub(command, params, tmp_path, monkeypatch):
+    asked = {}
+
+    def live(*arguments, **options):
+        asked.update(options)
+        raise BagError('far enough')
+
+    monkeypatch.setattr(replay, 'live_replay', lambda: live)
+    command(BAGS / 'plain_db3', '--params', params, '--stub-latency-ms', 60, '--out', tmp_path)
+    assert asked['command'][:3] == (sys.executable, '-m', 'flashrt_ros.stub_node')
+    assert {'--latency-ms=60.0', '--jitter-ms=0.0'} <= set(asked['command'])
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'words'),
+    [
+        (['--inference-ms', 50], 'leave out --inference-ms'),
+        (['--budget-ms', 50], 'leave out --offline'),
+    ],
+)
+def test_options_that_a_stub_contradicts_are_refused(command, params, tmp_path, arguments, words):
+    given_options = ('--params', params, '--out', tmp_path, '--offline', '--stub-latency-ms', 60)
+    result = command(BAGS / 'plain_db3', *given_options, *arguments)
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+# Damaged recordings
+
+
+@pytest.mark.parametrize('name', sorted(json.loads((BAGS / 'index.json').read_text())))
+def test_every_case_gives_the_same_bytes_and_a_count_twice(tmp_path, name):
+    first, second = run(name, tmp_path / 'first'), run(name, tmp_path / 'second')
+    assert first.digest == second.digest
+    assert (first.messages, first.streams, first.warnings) == (
+        second.messages,
+        second.streams,
+        second.warnings,
+    )
+    assert sum(counts.recorded for counts in first.streams.values()) == first.messages > 0
+    assert not first.missing
+
+
+def outcome(bag: Path, out: Path) -> tuple:
+    """What a replay says, of a result as of a refusal; a refusal names the file, a result its messages."""
+    try:
+        report = run(bag, out)
+    except BagError as error:
+        return ('refused', str(error), bag.name in str(error))
+    assert sum(counts.recorded for counts in report.streams.values()) == report.messages
+    assert not report.missing
+    return report.digest, report.messages, report.streams, report.warnings
+
+
+@settings(
+    max_examples=25, deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+@given(name=st.sampled_from(['plain_db3', 'plain_mcap']), data=st.data())
+def test_damaged_recording_gives_the_same_result_or_refusal_twice(tmp_path, name, data):
+    [source] = [file for file in (BAGS / name).iterdir() if file.suffix in ('.db3', '.mcap')]
+    content = bytearray(source.read_bytes())
+    changes = st.tuples(st.integers(0, len(content) - 1), st.integers(0, 255))
+    for at, value in data.draw(st.lists(changes, max_size=60), label='changes'):
+        content[at] = value
+    if data.draw(st.booleans(), label='is_cut'):
+        content = content[: data.draw(st.integers(0, len(content)), label='cut')]
+    file = tmp_path / source.name
+    file.write_bytes(content)
+    first = outcome(file, tmp_path / 'out')
+    assert first == outcome(file, tmp_path / 'out')
+    assert first[0] != 'refused' or first[2]
+
+
+@pytest.mark.parametrize('size', [0, 40, 50_000, -1])
+def test_recording_that_is_cut_is_one_sentence_and_exit_code_2(command, params, tmp_path, size):
+    file = tmp_path / 'cut.db3'
+    file.write_bytes((BAGS / 'plain_db3' / 'plain_db3.db3').read_bytes()[:size])
+    result = command(file, '--params', params, '--offline', '--out', tmp_path / 'out')
+    assert result.exit_code == 2
+    assert 'cut.db3' in result.output
+    assert 'Traceback' not in result.output
