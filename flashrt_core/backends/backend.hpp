@@ -103,7 +103,8 @@ struct CompileOptions {
 struct DeviceReport {
   std::string name;      // "NVIDIA H200"
   std::string versions;  // of driver and libraries
-  size_t total_bytes = 0, free_bytes = 0;
+  size_t total_bytes = 0;
+  size_t free_bytes = 0;  // memory of the host: also what the system would give up for a program
 };
 
 class Backend {
@@ -112,6 +113,8 @@ class Backend {
 
   virtual DeviceReport device() const = 0;
 
+  // Memory that the weights of this plan take once they are uploaded, known before they are read.
+  virtual size_t weight_bytes(const Plan& plan) const = 0;
   // Loads the weights of this plan in its types.
   virtual std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) = 0;
   // Scratch memory that one call needs; the memory pass reserves the largest.

@@ -12,6 +12,7 @@
 #include "quant/plan_digest.hpp"
 #include "quant/precision.hpp"
 #include "runtime/backends.hpp"
+#include "runtime/free_memory.hpp"
 #include "runtime/packed.hpp"
 
 namespace flashrt {
@@ -114,6 +115,7 @@ Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>())
     model_->calibration.check_fits(options.calibration.string(), model_->weights_digest,
                                    model_->plan_digest);
   }
+  check_free_memory(*model_->backend, plan, options.program.keep_values);
   model_->weights = model_->backend->upload(plan, weights);
   *this = Engine(model_, options.program);
 }

@@ -17,6 +17,7 @@ class FakeBackend : public Backend {
 
   DeviceReport device() const override { return {.name = "fake"}; }
 
+  size_t weight_bytes(const Plan&) const override { return 0; }
   std::shared_ptr<const DeviceWeights> upload(const Plan&, const Weights&) override {
     return nullptr;
   }

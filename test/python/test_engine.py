@@ -2,6 +2,8 @@
 # Copyright 2026 The flashrt_ros authors
 """The engine as Python sees it: determinism, options that must not change bits, and errors with values."""
 
+import json
+import re
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -269,3 +271,22 @@ def test_calls_are_reported_with_their_costs(golden):
     assert (velocity.stage, velocity.operation, velocity.repeat) == ('denoise', 'linear', STEPS)
     assert velocity.flops == 2 * 10 * 32 * velocity.read_bytes / 10 / 4
     assert (velocity.product, velocity.kernels) == ('f32', ['cpu linear'])
+
+
+def test_a_model_that_does_not_fit_into_memory_is_refused_before_any_is_taken(golden, tmp_path):
+    config = json.loads((golden / 'pi05_tiny' / 'config.json').read_text())
+    config['language'] |= {'hidden_size': 2**17, 'intermediate_size': 2**17}
+    config['vision']['projection_dim'] = 2**17
+    del config['language']['embedding_scale']
+    (tmp_path / 'config.json').write_text(json.dumps(config))
+    with pytest.raises(Error) as refused:
+        _core.Engine(tmp_path, cameras=CAMERAS, prompt_capacity=CAPACITY, steps=STEPS, random_seed=0)
+    found = re.search(
+        r'model pi05 needs (\d+) bytes of memory \(weights (\d+), values (\d+)\), '
+        r'(\d+) of (\d+) are free on .+; end what else uses it',
+        str(refused.value),
+    )
+    needed, weights, values, free, total = map(int, found.groups())
+    assert needed == weights + values
+    assert weights > 2 * 3 * 2**34 * 4  # three matrices in each layer but the last, whose output nobody reads
+    assert 0 < free <= total < needed

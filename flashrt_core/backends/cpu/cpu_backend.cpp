@@ -3,14 +3,13 @@
 
 // The CPU backend: the reference, and what runs where there is no GPU.
 
-#include <unistd.h>
-
 #include <fstream>
 
 #include "backends/backend.hpp"
 #include "backends/cpu/cpu_program.hpp"
 #include "backends/cpu/cpu_weights.hpp"
 #include "backends/cpu/gemm.hpp"
+#include "base/host_memory.hpp"
 #include "checkpoint/weights.hpp"
 
 namespace flashrt {
@@ -33,12 +32,14 @@ class CpuBackend : public Backend {
   }
 
   DeviceReport device() const override {
-    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const HostMemory memory = host_memory();
     return {.name = text(processor_name(), ", ", pool_->threads(), " threads"),
             .versions = cpu::blas_version(),
-            .total_bytes = page * static_cast<size_t>(sysconf(_SC_PHYS_PAGES)),
-            .free_bytes = page * static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES))};
+            .total_bytes = memory.total_bytes,
+            .free_bytes = memory.available_bytes};
   }
+
+  size_t weight_bytes(const Plan& plan) const override { return cpu::CpuWeights::bytes_for(plan); }
 
   std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) override {
     return std::make_shared<cpu::CpuWeights>(

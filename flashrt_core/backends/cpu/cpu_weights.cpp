@@ -24,6 +24,16 @@ Weight decoded(const PackedTensor& packed, ThreadPool& pool) {
 
 }  // namespace
 
+size_t CpuWeights::bytes_for(const Plan& plan) {
+  size_t numbers = 0;
+  for (const WeightInfo& info : plan.weights) {
+    numbers += static_cast<size_t>(info.shape.elements());
+    if (info.scale == WeightScale::kTensor) numbers += 1;
+    if (info.scale == WeightScale::kChannel) numbers += static_cast<size_t>(info.shape.rows());
+  }
+  return numbers * sizeof(float);
+}
+
 CpuWeights::CpuWeights(const Plan& plan, const Load& load, ThreadPool& pool, const Packed& packed) {
   for (const WeightInfo& info : plan.weights) {
     Held held{.weight = {}, .type = info.type, .scale = info.scale};

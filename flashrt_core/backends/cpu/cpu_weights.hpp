@@ -17,6 +17,9 @@ namespace flashrt::cpu {
 
 class CpuWeights : public DeviceWeights {
  public:
+  // What bytes() will be for the weights of this plan.
+  static size_t bytes_for(const Plan& plan);
+
   using Load = std::function<HostTensor(std::string_view name)>;
 
   // Has an answer for weights that are rounded already.

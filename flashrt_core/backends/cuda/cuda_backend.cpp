@@ -7,6 +7,7 @@
 
 #include "backends/cuda/cuda_program.hpp"
 #include "backends/module.hpp"
+#include "base/host_memory.hpp"
 
 namespace flashrt::cuda {
 namespace {
@@ -28,8 +29,13 @@ class CudaBackend : public Backend {
                         .versions = text("driver ", driver_version(), ", CUDA runtime ",
                                          CUDART_VERSION, ", ", context_->tuner->library_version())};
     check(cudaMemGetInfo(&report.free_bytes, &report.total_bytes), "cudaMemGetInfo");
+    // Where the memory is that of the host, CUDA does not count what the system would give up.
+    if (context_->device.is_integrated)
+      report.free_bytes = std::max(report.free_bytes, host_memory().available_bytes);
     return report;
   }
+
+  size_t weight_bytes(const Plan& plan) const override { return CudaWeights::bytes_for(plan); }
 
   std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) override {
     use_device();

@@ -47,6 +47,12 @@ WeightView described(const WeightInfo& info, bool is_patch) {
   return view;
 }
 
+size_t data_bytes(const WeightView& view) {
+  return aligned(view.rows * view.stride * size_of(view.type));
+}
+
+size_t scale_bytes(const WeightView& view) { return aligned(view.scale_count * sizeof(float)); }
+
 // Rows [begin, begin + rows) of a random tensor, in float32.
 void fill_rows(const RandomTensor& tensor, int64_t width, int64_t begin, int64_t rows, float* out,
                const Launch& launch) {
@@ -85,6 +91,16 @@ void copy_packed(const PackedTensor& packed, const WeightView& view, const Strea
 
 }  // namespace
 
+size_t CudaWeights::bytes_for(const Plan& plan) {
+  const std::set<std::string_view> patches = patch_weights(plan);
+  size_t bytes = 0;
+  for (const WeightInfo& info : plan.weights) {
+    const WeightView view = described(info, patches.contains(info.name));
+    bytes += data_bytes(view) + scale_bytes(view);
+  }
+  return bytes;
+}
+
 CudaWeights::CudaWeights(const Plan& plan, const Load& load, const Describe& describe,
                          const DeviceInfo& device, const Packed& packed) {
   const std::set<std::string_view> patches = patch_weights(plan);
@@ -94,9 +110,9 @@ CudaWeights::CudaWeights(const Plan& plan, const Load& load, const Describe& des
     WeightView view = described(info, patches.contains(info.name));
     // Offsets for now: the memory is taken once all sizes are known.
     view.data = reinterpret_cast<const void*>(bytes);
-    bytes += aligned(view.rows * view.stride * size_of(view.type));
+    bytes += data_bytes(view);
     view.scales = reinterpret_cast<const float*>(bytes);
-    bytes += aligned(view.scale_count * sizeof(float));
+    bytes += scale_bytes(view);
     held_.emplace(info.name, Held{view, info.scale});
     const int64_t width = std::max<int64_t>(info.shape.width(), 1);
     const int64_t whole = info.shape.elements();

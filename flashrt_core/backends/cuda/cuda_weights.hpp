@@ -19,6 +19,9 @@ namespace flashrt::cuda {
 
 class CudaWeights : public DeviceWeights {
  public:
+  // What bytes() will be for the weights of this plan.
+  static size_t bytes_for(const Plan& plan);
+
   // Where weights come from: the host, or, if describe has an answer, a description of random
   // numbers.
   using Load = std::function<HostTensor(std::string_view name)>;
