@@ -6,6 +6,7 @@
 #include <pybind11/stl/filesystem.h>
 
 #include "bindings/bindings.hpp"
+#include "checkpoint/weights.hpp"
 
 namespace py = pybind11;
 
@@ -33,6 +34,19 @@ void bind_model_config(py::module_& module) {
   module.def(
       "named_config", &named_config, py::arg("name_or_checkpoint"),
       "The published size of pi05 or pi0 by its name, or the configuration of a checkpoint.");
+  module.def(
+      "check_weight_files",
+      [](const std::filesystem::path& checkpoint, const ModelConfig& config) {
+        const WeightFiles found = check_weight_files(checkpoint, config);
+        py::dict result;
+        result["files"] = found.files.size();
+        result["tensors"] = found.tensors;
+        result["elements"] = found.elements;
+        result["bytes"] = found.bytes;
+        return result;
+      },
+      py::arg("checkpoint"), py::arg("config"),
+      "Checks names, shapes and types of all tensors without reading their numbers.");
 }
 
 }  // namespace flashrt

@@ -123,46 +123,54 @@ class Elements {
   Kind kind_;
 };
 
-class CheckpointWeights : public Weights::Source {
- public:
-  CheckpointWeights(const std::filesystem::path& checkpoint, const ModelConfig& config, int threads)
-      : store_(checkpoint),
-        tensors_(by_canonical_name(store_)),
-        table_(pi_weights(config)),
-        pool_(std::make_unique<ThreadPool>(threads)) {
-    const ModelType family = family_of(store_);
+// A mapped checkpoint in which every tensor that the model needs is there once, with its shape and
+// type. Their numbers have not been read.
+struct CheckedCheckpoint {
+  CheckedCheckpoint(const std::filesystem::path& checkpoint, const ModelConfig& config)
+      : store(checkpoint), tensors(by_canonical_name(store)), table(pi_weights(config)) {
+    const ModelType family = family_of(store);
     FLASHRT_CHECK(family == config.type, "checkpoint ", checkpoint.string(), ": config.json says ",
                   name_of(config.type), ", its tensors are those of ", name_of(family));
-    check_presence(store_, tensors_, table_, config);
-    std::map<std::string, LocatedTensor> used;
-    for_each_source(table_, [&](const SourceTensor& source) {
-      const LocatedTensor& located = *find(tensors_, source);
+    check_presence(store, tensors, table, config);
+    for_each_source(table, [&](const SourceTensor& source) {
+      const LocatedTensor& located = *find(tensors, source);
       check_shape_and_type(located, source.shape);
       used.emplace(source.names.front(), located);
     });
-    digest_ = digest_of_finite(used, *pool_);
   }
+
+  TensorStore store;
+  Located tensors;
+  std::vector<PlanWeight> table;
+  std::map<std::string, LocatedTensor> used;  // by canonical name
+};
+
+class CheckpointWeights : public Weights::Source {
+ public:
+  CheckpointWeights(const std::filesystem::path& checkpoint, const ModelConfig& config, int threads)
+      : checkpoint_(checkpoint, config),
+        pool_(std::make_unique<ThreadPool>(threads)),
+        digest_(digest_of_finite(checkpoint_.used, *pool_)) {}
 
   HostTensor load(std::string_view name) const override;
   const std::string& digest() const override { return digest_; }
-  std::vector<std::filesystem::path> files() const override { return store_.files(); }
+  std::vector<std::filesystem::path> files() const override { return checkpoint_.store.files(); }
 
  private:
   const PlanWeight& weight(std::string_view name) const {
-    const auto found = std::find_if(table_.begin(), table_.end(),
+    const std::vector<PlanWeight>& table = checkpoint_.table;
+    const auto found = std::find_if(table.begin(), table.end(),
                                     [&](const PlanWeight& weight) { return weight.name == name; });
-    if (found != table_.end()) return *found;
+    if (found != table.end()) return *found;
     std::vector<std::string> known;
-    for (const PlanWeight& weight : table_) known.push_back(weight.name);
-    throw Error(text("checkpoint ", store_.folder().string(), " has no weight '", name,
+    for (const PlanWeight& weight : table) known.push_back(weight.name);
+    throw Error(text("checkpoint ", checkpoint_.store.folder().string(), " has no weight '", name,
                      "'; nearest: ", nearest(name, known)));
   }
 
-  TensorStore store_;
-  Located tensors_;
-  std::vector<PlanWeight> table_;
-  std::string digest_;
+  CheckedCheckpoint checkpoint_;
   std::unique_ptr<ThreadPool> pool_;
+  std::string digest_;
 };
 
 HostTensor CheckpointWeights::load(std::string_view name) const {
@@ -171,7 +179,7 @@ HostTensor CheckpointWeights::load(std::string_view name) const {
   std::vector<double> factors(static_cast<size_t>(width), weight.factor);
   for (const SourceTensor& norm : weight.norm) {
     std::vector<float> scale(static_cast<size_t>(width));
-    Elements(*find(tensors_, norm)->tensor).read(0, scale);
+    Elements(*find(checkpoint_.tensors, norm)->tensor).read(0, scale);
     for (size_t column = 0; column < scale.size(); ++column)
       factors[column] *= 1.0 + double{scale[column]};
   }
@@ -181,7 +189,7 @@ HostTensor CheckpointWeights::load(std::string_view name) const {
   const int64_t rows_per_block = std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, width));
   int64_t first_row = 0;
   for (const SourceTensor& part : weight.parts) {
-    const Elements elements(*find(tensors_, part)->tensor);
+    const Elements elements(*find(checkpoint_.tensors, part)->tensor);
     const int64_t rows = part.shape.rows(), stride = part.shape.width();
     pool_->parallel_for(rows, rows_per_block, [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin; row < end; ++row) {
@@ -224,6 +232,17 @@ Weights Weights::packed(PackedFile file) {
 Weights Weights::open(const std::filesystem::path& checkpoint, const ModelConfig& config,
                       int threads) {
   return Weights(std::make_unique<CheckpointWeights>(checkpoint, config, threads));
+}
+
+WeightFiles check_weight_files(const std::filesystem::path& checkpoint, const ModelConfig& config) {
+  const CheckedCheckpoint checked(checkpoint, config);
+  WeightFiles result{.files = checked.store.files()};
+  for (const auto& [name, located] : checked.used) {
+    ++result.tensors;
+    result.elements += located.tensor->shape.elements();
+    result.bytes += static_cast<int64_t>(located.tensor->bytes.size());
+  }
+  return result;
 }
 
 }  // namespace flashrt

@@ -6,6 +6,7 @@
 // or from a seed.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -70,5 +71,15 @@ class Weights {
  private:
   std::unique_ptr<const Source> source_;
 };
+
+// What a checkpoint holds of its model, as its headers say.
+struct WeightFiles {
+  std::vector<std::filesystem::path> files;
+  int64_t tensors = 0, elements = 0, bytes = 0;  // of those that the model uses
+};
+
+// All that Weights::open() checks without reading the numbers: in a second, however large the
+// files.
+WeightFiles check_weight_files(const std::filesystem::path& checkpoint, const ModelConfig& config);
 
 }  // namespace flashrt

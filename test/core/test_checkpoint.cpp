@@ -426,6 +426,27 @@ TEST_F(Shards, NameTheOneThatIsMissing) {
   EXPECT_CONTAINS(error_text([&] { open(checkpoint_); }), "two.safetensors: No such file");
 }
 
+TEST(WeightFiles, AreCountedFromTheirHeaders) {
+  TinyCheckpoint checkpoint(tiny_pi05());
+  checkpoint.write();
+  const WeightFiles found = check_weight_files(checkpoint.path(), checkpoint.config());
+  ASSERT_EQ(found.files.size(), 1u);
+  EXPECT_GT(found.tensors, 50);
+  EXPECT_EQ(found.bytes, 4 * found.elements);
+  EXPECT_LE(static_cast<uintmax_t>(found.bytes), std::filesystem::file_size(found.files.front()));
+}
+
+TEST(WeightFiles, AreRefusedAsWeightsAreButForTheirNumbers) {
+  TinyCheckpoint checkpoint(tiny_pi05());
+  const auto check = [&] { check_weight_files(checkpoint.path(), checkpoint.config()); };
+  checkpoint["action_in_proj.bias"].values[1] = std::numeric_limits<float>::infinity();
+  EXPECT_CONTAINS(refusal(checkpoint), "action_in_proj.bias");
+  EXPECT_NO_THROW(check());
+  checkpoint.tensors().erase("action_in_proj.bias");
+  EXPECT_CONTAINS(refusal(checkpoint), "missing tensors: action_in_proj.bias");
+  EXPECT_EQ(error_text(check), refusal(checkpoint));
+}
+
 TEST(Weights, NamesAFolderWithoutWeights) {
   const TemporaryFolder folder;
   EXPECT_CONTAINS(error_text([&] { Weights::open(folder.path(), tiny_pi05(), 2); }),

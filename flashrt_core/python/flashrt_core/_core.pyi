@@ -64,6 +64,12 @@ def read_model_config(checkpoint: str | PathLike[str]) -> ModelConfig:
 def named_config(name_or_checkpoint: str | PathLike[str]) -> ModelConfig:
     """The published size of pi05 or pi0 by its name, or the configuration of a checkpoint."""
 
+def check_weight_files(checkpoint: str | PathLike[str], config: ModelConfig) -> dict[str, int]:
+    """Checks that every tensor of the model is there, in its shape and type; their numbers are not read.
+
+    Keys, of the tensors that the model uses: tensors, elements, bytes; and files.
+    """
+
 class Calibration:
     """Scales by site, measured on observations: real = quantised * scale."""
 
