@@ -3,10 +3,13 @@
 """lerobot checkpoints: settings read from their files, numbers by hand, files that are refused."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from conftest import FakeConfig, FakeCore
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from flashrt_core import ActionPrefix, Error, Observation
@@ -91,21 +94,26 @@ def load(checkpoint, golden):
     """Writes the checkpoint and loads a policy from it."""
 
     def load_with(core=None, **changes):
-        settings = {
-            'checkpoint': checkpoint.write(),
-            'tokenizer': golden / 'pi_tokenizer' / 'tiny_spm.model',
-            'origin': 'lerobot',
-            'platform': 'none',
-            'cameras': ('hand', 'top'),
-            'resize': 'lerobot',
-            'fit': 'letterbox',
-            'state_in_prompt': True,
-            'actions': 'joint_position',
-            'prompt_capacity': 100,
-        }
-        return load_policy(PolicySettings(**(settings | changes)), core or FakeCore())
+        return load_policy(settings_of(checkpoint, golden, **changes), core or FakeCore())
 
     return load_with
+
+
+def settings_of(checkpoint, golden, **changes):
+    """Writes the checkpoint."""
+    settings = {
+        'checkpoint': checkpoint.write(),
+        'tokenizer': golden / 'pi_tokenizer' / 'tiny_spm.model',
+        'origin': 'lerobot',
+        'platform': 'none',
+        'cameras': ('hand', 'top'),
+        'resize': 'lerobot',
+        'fit': 'letterbox',
+        'state_in_prompt': True,
+        'actions': 'joint_position',
+        'prompt_capacity': 100,
+    }
+    return PolicySettings(**(settings | changes))
 
 
 def observation(policy, state=(0.5, -0.5, 1.0), value=0):
@@ -278,27 +286,71 @@ def test_guidance_from_the_checkpoint(checkpoint, load):
     }
     policy = load(real_time_chunking=True)
     assert policy.engine.options['guided'] is True
-    policy.infer(observation(policy), seed=0, prefix=ActionPrefix(np.ones((6, 3)), delay=2))
+    seen = observation(policy)
+    policy.infer(seen, seed=0, prefix=ActionPrefix(np.ones((6, 3)), delay=2, state=seen.state))
     guidance = policy.engine.calls[0]['guidance']
     np.testing.assert_allclose(guidance.weights, [1, 1, 2 / 3, 1 / 3, 0, 0, 0, 0, 0, 0], rtol=1e-6)
     assert guidance.guidance[0] == 5
-    assert guidance.previous[5].tolist() == [1, 1, 1] + [0] * 29
+    np.testing.assert_allclose(guidance.previous[5], [1, 1, 1] + [0] * 29, atol=1e-6)
     assert (guidance.previous[6:] == 0).all()
     assert guidance.committed_rows == 0
+
+
+def test_prefix_of_relative_actions_by_hand(checkpoint, load):
+    """Row [1, 1, 1] from the state (0.5, -0.5, 1) is [3, 0.5, 1] for the robot, whatever the state is now."""
+    checkpoint.config['rtc_training_max_delay'] = 4
+    policy = load(real_time_chunking=True)
+    prefix = ActionPrefix(np.ones((6, 32), np.float32), 2, 'hard', np.array([0.5, -0.5, 1]))
+    policy.infer(observation(policy, state=(1.0, 0.0, 0.0)), seed=0, prefix=prefix)
+    # ((3 - 1) - 0.5) / 2 and (0.5 - 0) / 1; the gripper counts from nothing, padding is not held.
+    previous = policy.engine.calls[0]['guidance'].previous
+    np.testing.assert_allclose(previous[:6], [[0.75, 0.5, 1] + [0] * 29] * 6, atol=1e-6)
+    missing, narrow = replace(prefix, state=None), replace(prefix, model_actions=np.ones((6, 2)))
+    for text, faulty in (('no state', missing), ('2 columns', narrow)):
+        with pytest.raises(Error, match=rf'the prefix has .*{text}.*needs all 3 columns and the state'):
+            policy.infer(observation(policy), seed=0, prefix=faulty)
+    with pytest.raises(Error, match='the state is not finite'):
+        policy.infer(observation(policy), seed=0, prefix=replace(prefix, state=np.full(3, np.nan)))
+
+
+@given(*[st.tuples(*[st.floats(-1, 1)] * 3)] * 2, st.integers(0, 99))
+def test_prefix_of_relative_actions_is_the_same_motion(relative_policy, old, new, seed):
+    """What the robot does by the prefix is what it would have done, whatever the new state is."""
+    policy = relative_policy
+    model_actions = np.random.default_rng(seed).normal(size=(6, 32)).astype(np.float32)
+    policy.infer(
+        observation(policy, new), seed=0, prefix=ActionPrefix(model_actions, 2, 'hard', np.array(old))
+    )
+    held = policy.engine.calls[-1]['guidance'].previous[:6]
+    before, after = (policy.pipeline.state_forms(np.array(state)) for state in (old, new))
+    np.testing.assert_allclose(
+        policy.pipeline.robot_actions(held, after),
+        policy.pipeline.robot_actions(model_actions, before),
+        rtol=0,
+        atol=2e-6,
+    )
+
+
+@pytest.fixture(scope='module')
+def relative_policy(tmp_path_factory, golden):
+    checkpoint = Checkpoint(tmp_path_factory.mktemp('relative'))
+    checkpoint.config['rtc_training_max_delay'] = 4
+    return load_policy(settings_of(checkpoint, golden, real_time_chunking=True), FakeCore())
 
 
 def test_hard_prefix_only_as_far_as_it_was_trained(checkpoint, load):
     checkpoint.config['rtc_training_max_delay'] = 4
     policy = load(real_time_chunking=True)
-    given = observation(policy)
-    policy.infer(given, seed=0, prefix=ActionPrefix(np.ones((6, 32)), delay=4, mode='hard'))
+    assert policy.spec.max_hard_delay == 4
+    seen = observation(policy)
+    policy.infer(seen, seed=0, prefix=ActionPrefix(np.ones((6, 32)), 4, 'hard', seen.state))
     guidance = policy.engine.calls[0]['guidance']
     assert guidance.committed_rows == 4
     assert not guidance.weights.any()
     assert not guidance.guidance.any()
     for rows, delay in ((6, 5), (3, 4)):
         with pytest.raises(Error, match=f'delay {delay}; the checkpoint was trained for 4'):
-            policy.infer(given, seed=0, prefix=ActionPrefix(np.ones((rows, 32)), delay=delay, mode='hard'))
+            policy.infer(seen, seed=0, prefix=ActionPrefix(np.ones((rows, 32)), delay, 'hard', seen.state))
 
 
 def change(document, value, *keys):

@@ -11,8 +11,8 @@ import pytest
 from conftest import FakeConfig, FakeCore
 from safetensors.numpy import load_file
 
-from flashrt_core import Error, Observation
-from flashrt_core.policy import PolicySettings, load_policy
+from flashrt_core import ActionPrefix, Error, Observation
+from flashrt_core.policy import GuidanceSettings, PolicySettings, load_policy
 from flashrt_core.tokenizer import pad_tokens
 
 CASES = [
@@ -101,6 +101,27 @@ def test_recorded_policy(golden, name):
     assert chunk.actions.shape == data['out.actions'].shape
     np.testing.assert_allclose(chunk.actions, data['out.actions'], rtol=0, atol=1e-6)
     np.testing.assert_array_equal(chunk.model_actions, data['out.model_actions'])
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_prefix_is_the_same_motion_from_another_state(golden, name):
+    case, data = recorded(golden, name)
+    settings = replace(
+        settings_of(golden, name, case, data),
+        real_time_chunking=True,
+        guidance=GuidanceSettings('ones', execution_horizon=5, max_weight=10),
+    )
+    policy = load_policy(settings, core_of(case))
+    moved = data['in.state'] + np.linspace(0.01, 0.03, len(data['in.state']))
+    observation = Observation(images_of(data), moved, {}, policy.set_prompt(case['prompt']))
+    rows = data['out.model_actions']
+    policy.infer(observation, seed=0, prefix=ActionPrefix(rows, 2, state=data['in.state']))
+    held = policy.engine.calls[0]['guidance'].previous
+    assert (held[:, policy.spec.action_dim :] == 0).all()
+    robot = policy.pipeline.robot_actions(held, policy.pipeline.state_forms(moved))
+    np.testing.assert_allclose(robot, data['out.actions'], rtol=0, atol=2e-6)
+    is_relative = any(count > 0 for count in case['delta_mask'] or ())
+    assert is_relative != np.array_equal(held[:, : policy.spec.action_dim], rows[:, : policy.spec.action_dim])
 
 
 def test_action_range_is_in_the_conventions_of_the_robot(golden):

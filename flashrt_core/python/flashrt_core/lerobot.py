@@ -21,6 +21,7 @@ from flashrt_core.pipeline import (
     AddState,
     KeepColumns,
     Pipeline,
+    Reanchor,
     Unnormalise,
     column_names,
     order_cameras,
@@ -165,12 +166,16 @@ def lerobot_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
     action_names = _action_names(before, path, document, action_dim)
     actions = _normalisation(settings, after, 'unnormalizer_processor', _ACTION, action_names)
 
-    transforms: list[ActionTransform] = [KeepColumns(action_dim), Unnormalise(actions.scaler)]
+    unnormalise = Unnormalise(actions.scaler)
+    transforms: list[ActionTransform] = [KeepColumns(action_dim), unnormalise]
+    reanchor = None
     mask = _relative_mask(before, after, action_dim)
     if any(mask):
         if len(mask) > state_dim:
             raise Error(f'{before.path}: {len(mask)} relative actions, but the state has {state_dim} columns')
-        transforms.append(AddState(RelativeActions(mask), scaler=None))
+        add_state = AddState(RelativeActions(mask), scaler=None)
+        transforms.append(add_state)
+        reanchor = Reanchor(unnormalise, add_state)
 
     slots = tuple(
         key.removeprefix(_CAMERA_PREFIX)
@@ -205,6 +210,7 @@ def lerobot_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
         warnings=(*state.warnings, *actions.warnings),
         guidance=settings.guidance or _guidance(document),
         max_hard_delay=_field(path, document, 'rtc_training_max_delay', int, 0),
+        reanchor=reanchor,
     )
 
 

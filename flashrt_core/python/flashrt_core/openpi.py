@@ -12,6 +12,7 @@ from flashrt_core.pipeline import (
     AddState,
     KeepColumns,
     Pipeline,
+    Reanchor,
     ToRobot,
     Unnormalise,
     column_names,
@@ -57,7 +58,9 @@ def openpi_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
         )
     ]
     state_scaler = make_scaler('openpi', kind, file.state)
-    after: list[ActionTransform] = [Unnormalise(make_scaler('openpi', kind, file.actions))]
+    unnormalise = Unnormalise(make_scaler('openpi', kind, file.actions))
+    after: list[ActionTransform] = [unnormalise]
+    reanchor = None
     masked = sum(map(abs, settings.delta_mask))
     if masked > min(state_dim, action_dim):
         raise Error(
@@ -66,7 +69,9 @@ def openpi_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
         )
     mask = expand_mask(settings.delta_mask)
     if any(mask):
-        after.append(AddState(RelativeActions(mask), state_scaler))
+        add_state = AddState(RelativeActions(mask), state_scaler)
+        after.append(add_state)
+        reanchor = Reanchor(unnormalise, add_state)
     after.append(KeepColumns(action_dim))
     if aloha:
         after.append(ToRobot(AlohaActions()))
@@ -88,6 +93,7 @@ def openpi_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
         },
         warnings=tuple(warnings),
         guidance=settings.guidance,
+        reanchor=reanchor,
     )
 
 

@@ -54,8 +54,15 @@ class AddState:
     scaler: Scaler | None
 
     def __call__(self, actions: NDArray, state: StateForms) -> NDArray:
+        return self.relative.to_absolute(actions, self._anchor(state, actions))
+
+    def undo(self, actions: NDArray, state: StateForms) -> NDArray:
+        """Absolute columns to relative ones."""
+        return self.relative.to_relative(actions, self._anchor(state, actions))
+
+    def _anchor(self, state: StateForms, actions: NDArray) -> NDArray:
         anchor = state.robot if self.scaler is None else self.scaler.unnormalise(state.normalised)
-        return self.relative.to_absolute(actions, anchor.astype(actions.dtype, copy=False))
+        return anchor.astype(actions.dtype, copy=False)
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,19 @@ class ToRobot:
 
     def __call__(self, actions: NDArray, state: StateForms) -> NDArray:
         return self.encode(actions)
+
+
+@dataclass(frozen=True, eq=False)
+class Reanchor:
+    """The same motion in model units, seen from another state."""
+
+    unnormalise: Unnormalise
+    add_state: AddState
+
+    def __call__(self, model_actions: NDArray, old: StateForms, new: StateForms) -> NDArray:
+        """[rows, columns without padding] inferred from `old` -> what they would be from `new`."""
+        absolute = self.add_state(self.unnormalise(model_actions, old), old)
+        return self.unnormalise.scaler.normalise(self.add_state.undo(absolute, new))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +131,7 @@ class Pipeline:
     warnings: tuple[str, ...] = ()
     guidance: GuidanceSettings | None = None
     max_hard_delay: int = 0  # rows a checkpoint was trained to take as given; 0 = not trained for it
+    reanchor: Reanchor | None = None  # None: the actions do not count from the state
 
     def state_forms(self, robot: NDArray[np.float64]) -> StateForms:
         decoded = robot

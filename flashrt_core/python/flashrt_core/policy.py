@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from flashrt_core.engine import Core, Engine, Frame, FrameOptions, Guidance, ModelConfig, native_core
 from flashrt_core.errors import Error
@@ -145,7 +145,7 @@ class FlashPolicy:
     ) -> ActionChunk:
         """noise: [horizon, model_action_dim]; without it, drawn from (seed or settings.seed, tick)."""
         start = time.perf_counter()
-        guidance = None if prefix is None else self._guidance(prefix)
+        guidance = None if prefix is None else self._guidance(prefix, observation)
         given = self.model_input(observation, noise=noise, seed=seed)
 
         ready = time.perf_counter()
@@ -186,7 +186,7 @@ class FlashPolicy:
                 f'infer: the observation has prompt_id {observation.prompt_id}, the prompt in use has '
                 f'{self._prompt_id or "none; call set_prompt first"}'
             )
-        state = self.pipeline.state_forms(self._checked_state(observation))
+        state = self.pipeline.state_forms(self._checked_state(observation.state))
         out_of_range = self._check_range(state.normalised)
         images = self._engine_images(observation)
         tokens = self._fixed_tokens
@@ -329,11 +329,11 @@ class FlashPolicy:
             raise Error(f'infer: noise is {noise[row, column]} in row {row}, column {column}')
         return noise
 
-    def _checked_state(self, observation: Observation) -> NDArray[np.float64]:
+    def _checked_state(self, given: ArrayLike) -> NDArray[np.float64]:
         try:
-            state = np.asarray(observation.state, np.float64)
+            state = np.asarray(given, np.float64)
         except (TypeError, ValueError) as fault:
-            raise Error(f'infer: the state is {observation.state!r}, needed numbers') from fault
+            raise Error(f'infer: the state is {given!r}, needed numbers') from fault
         if state.shape != (self.spec.state_dim,):
             raise Error(f'infer: the state has shape {state.shape}, needed ({self.spec.state_dim},)')
         faulty = np.flatnonzero(~np.isfinite(state))
@@ -365,7 +365,7 @@ class FlashPolicy:
         padded[: len(state.normalised)] = state.normalised
         return padded
 
-    def _guidance(self, prefix: ActionPrefix) -> Guidance | None:
+    def _guidance(self, prefix: ActionPrefix, observation: Observation) -> Guidance | None:
         """What holds the new chunk to the prefix; nothing is held where no row is left."""
         if not self._settings.real_time_chunking:
             raise Error('infer: a prefix was given, but the policy was loaded without real_time_chunking')
@@ -376,8 +376,9 @@ class FlashPolicy:
                 f'infer: prefix of {rows} rows and {columns} columns, needed finite values and at most '
                 f'{horizon} and {width}'
             )
+        known = self._prefix_rows(prefix, observation)
         previous = np.zeros((horizon, width), np.float32)
-        previous[:rows, :columns] = prefix.model_actions
+        previous[:rows, : known.shape[1]] = known
         if prefix.mode == 'hard':
             longest = min(self.pipeline.max_hard_delay, horizon - 1, rows)
             if prefix.delay > longest:
@@ -397,6 +398,25 @@ class FlashPolicy:
             return None
         weights = prefix_weights(guidance.schedule, prefix.delay, guidance.execution_horizon, rows, horizon)
         return self._core.Guidance(previous, weights, guidance_scale(self._times, guidance.max_weight), 0)
+
+    def _prefix_rows(self, prefix: ActionPrefix, observation: Observation) -> NDArray:
+        """[rows, columns without padding] as they would have been inferred from the new observation.
+
+        Padding counts as zero, as in training.
+        """
+        actions = np.asarray(prefix.model_actions, np.float32)[:, : self.spec.action_dim]
+        if self.pipeline.reanchor is None:
+            return actions
+        if prefix.state is None or actions.shape[1] < self.spec.action_dim:
+            raise Error(
+                f'infer: the prefix has {actions.shape[1]} columns and '
+                f'{"no state" if prefix.state is None else "a state"}; the actions of this checkpoint count '
+                f'from the state, so it needs all {self.spec.action_dim} columns and the state they were '
+                'inferred from'
+            )
+        states = prefix.state, observation.state
+        old, new = (self.pipeline.state_forms(self._checked_state(state)) for state in states)
+        return self.pipeline.reanchor(actions, old, new)
 
 
 def load_policy(
@@ -452,6 +472,7 @@ def load_policy(
         model_action_dim=config.action_dim,
         prompt_capacity=capacity,
         actions=settings.actions,
+        max_hard_delay=pipeline.max_hard_delay,
     )
     return FlashPolicy(
         settings=settings,

@@ -102,6 +102,9 @@ class ActionPrefix:
     model_actions: NDArray[np.float32]  # [rows, columns], normalised; rows not yet executed, oldest first
     delay: int  # rows that will be executed before the new chunk is ready
     mode: PrefixMode = 'guided'
+    # [state_dim], robot units: the state that the rows were inferred from. Needed where the actions of the
+    # checkpoint count from the state: from that of the new observation the same motion is other numbers.
+    state: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         if np.ndim(self.model_actions) != 2:
@@ -132,3 +135,4 @@ class PolicySpec:
     model_action_dim: int  # columns of the model's actions, padding included
     prompt_capacity: int  # tokens
     actions: ActionKind
+    max_hard_delay: int = 0  # rows of a hard prefix that the checkpoint was trained for
