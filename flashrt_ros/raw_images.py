@@ -21,6 +21,7 @@ class _Encoding:
     even: tuple[str, ...]  # sides that have to be even
     rows: Callable[[int], int]  # data rows for that many pixel rows
     to_rgb: Callable[[Picture], Picture]  # from [rows, width, row_bytes]
+    least_side: int = 1
 
 
 def _packed(row_bytes: int, to_rgb: Callable[[Picture], Picture]) -> _Encoding:
@@ -36,6 +37,11 @@ def _half_chroma(code: int) -> _Encoding:
     return _Encoding(
         1, ('height', 'width'), lambda height: height * 3 // 2, lambda rows: cv2.cvtColor(rows[..., 0], code)
     )
+
+
+def _bayer(code: int) -> _Encoding:
+    """A pixel takes two of its colours from its neighbours; OpenCV makes smaller pictures black."""
+    return replace(_opencv(1, code, ()), least_side=3)
 
 
 def _repeat(rows: Picture) -> Picture:
@@ -66,10 +72,10 @@ _ENCODINGS = {
     'yuv422_yuy2': _YUYV,
     'nv12': _half_chroma(cv2.COLOR_YUV2RGB_NV12),
     'nv21': _half_chroma(cv2.COLOR_YUV2RGB_NV21),
-    'bayer_rggb8': _opencv(1, cv2.COLOR_BayerBG2RGB, ()),
-    'bayer_bggr8': _opencv(1, cv2.COLOR_BayerRG2RGB, ()),
-    'bayer_gbrg8': _opencv(1, cv2.COLOR_BayerGR2RGB, ()),
-    'bayer_grbg8': _opencv(1, cv2.COLOR_BayerGB2RGB, ()),
+    'bayer_rggb8': _bayer(cv2.COLOR_BayerBG2RGB),
+    'bayer_bggr8': _bayer(cv2.COLOR_BayerRG2RGB),
+    'bayer_gbrg8': _bayer(cv2.COLOR_BayerGR2RGB),
+    'bayer_grbg8': _bayer(cv2.COLOR_BayerGB2RGB),
 }
 _UNORDERED = {
     ('8UC3', 'rgb'): 'rgb8',
@@ -101,6 +107,11 @@ def check_raw(frame: CameraFrame, max_side: int, channel_order: str = '') -> Non
         raise Rejected('bad_size', f'height {height} and width {width} must be positive')
     if max(height, width) > max_side:
         raise Rejected('too_large', f'height {height}, width {width}: the longest allowed side is {max_side}')
+    if min(height, width) < encoding.least_side:
+        raise Rejected(
+            'bad_size',
+            f'height {height}, width {width}: {frame.encoding} needs sides of at least {encoding.least_side}',
+        )
     for side in encoding.even:
         if getattr(frame, side) % 2:
             raise Rejected(
