@@ -4,9 +4,10 @@
 
 from launch.actions import DeclareLaunchArgument, ExecuteProcess, Shutdown
 from launch.conditions import IfCondition, UnlessCondition
+from launch.events.process import ProcessExited
 from launch.substitutions import EnvironmentVariable, LaunchConfiguration
 
-from launch import LaunchDescription
+from launch import LaunchContext, LaunchDescription
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -33,5 +34,12 @@ def _demo(condition: IfCondition, *options: str) -> ExecuteProcess:
         additional_env={'ROS_DOMAIN_ID': EnvironmentVariable('ROS_DOMAIN_ID', default_value='0')},
         output='screen',
         condition=condition,
-        on_exit=[Shutdown()],
+        on_exit=_demo_ended,
     )
+
+
+def _demo_ended(event: ProcessExited, context: LaunchContext) -> Shutdown:
+    if event.returncode and not context.is_shutdown:
+        # An error in a handler is what makes launch end with an exit code.
+        raise RuntimeError(f'the demo failed with code {event.returncode}; the reason is above')
+    return Shutdown(reason='the demo ended')

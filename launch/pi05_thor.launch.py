@@ -3,13 +3,22 @@
 """Pi0.5 on a robot: one policy node, brought to 'active' unless autostart is false.
 
 Active means receiving and inferring. Commanding begins with the service ~/start. Configuring loads and warms
-the model, which can take minutes; the transition below waits for as long as that takes.
+the model, which can take minutes; the transition below waits for as long as that takes. A transition that
+fails leaves the node for another try; a node that ends ends the launch, with exit code 1 if it died.
 """
 
 from pathlib import Path
 
-from launch.actions import DeclareLaunchArgument, EmitEvent, OpaqueFunction, RegisterEventHandler
+from launch.actions import (
+    DeclareLaunchArgument,
+    EmitEvent,
+    LogInfo,
+    OpaqueFunction,
+    RegisterEventHandler,
+    Shutdown,
+)
 from launch.events import matches_action
+from launch.events.process import ProcessExited
 from launch.substitutions import LaunchConfiguration, PathJoinSubstitution
 from launch_ros.actions import LifecycleNode
 from launch_ros.event_handlers import OnStateTransition
@@ -52,9 +61,8 @@ def generate_launch_description() -> LaunchDescription:
 
 def bring_up(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     params_file = Path(LaunchConfiguration('params_file').perform(context))
-    if (
-        not params_file.is_file()
-    ):  # launch itself would only warn, and the node would start without parameters
+    # launch itself would only warn, and the node would start without parameters
+    if not params_file.is_file():
         raise FileNotFoundError(f'params_file {params_file} does not exist')
     replaced = {'use_sim_time': ParameterValue(LaunchConfiguration('use_sim_time'), value_type=bool)}
     for argument, (parameter, value_type) in REPLACES.items():
@@ -68,22 +76,46 @@ def bring_up(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         parameters=[str(params_file), replaced],
         ros_arguments=['--log-level', LaunchConfiguration('log_level')],
         output='screen',
+        on_exit=node_ended,
     )
     autostart = LaunchConfiguration('autostart').perform(context).lower()
     if autostart not in ('true', 'false'):
         raise ValueError(f"autostart is '{autostart}', wanted true or false")
     if autostart == 'false':
         return [node]
-    activate_when_configured = RegisterEventHandler(
-        OnStateTransition(
-            target_lifecycle_node=node,
-            start_state='configuring',
-            goal_state='inactive',
-            entities=[change(node, Transition.TRANSITION_ACTIVATE)],
-        )
+    name = f'/{LaunchConfiguration("namespace").perform(context).strip("/")}/policy'.replace('//', '/')
+    # The first time only: who configures later, by hand, activates by hand.
+    activate_when_configured = OnStateTransition(
+        target_lifecycle_node=node,
+        start_state='configuring',
+        goal_state='inactive',
+        entities=[change(node, Transition.TRANSITION_ACTIVATE)],
+        handle_once=True,
     )
-    return [activate_when_configured, node, change(node, Transition.TRANSITION_CONFIGURE)]
+    handlers = (
+        activate_when_configured,
+        report_failure(node, name, 'configure', 'configuring', 'unconfigured'),
+        report_failure(node, name, 'activate', 'activating', 'inactive'),
+    )
+    return [*map(RegisterEventHandler, handlers), node, change(node, Transition.TRANSITION_CONFIGURE)]
 
 
 def change(node: LifecycleNode, transition: int) -> EmitEvent:
     return EmitEvent(event=ChangeState(lifecycle_node_matcher=matches_action(node), transition_id=transition))
+
+
+def report_failure(node: LifecycleNode, name: str, verb: str, start: str, goal: str) -> OnStateTransition:
+    again = f'`ros2 lifecycle set {name} {verb}`'
+    text = (
+        f'{name} did not {verb}: the reason is in its log and on {name}/status. Then try again with {again}'
+    )
+    return OnStateTransition(
+        target_lifecycle_node=node, start_state=start, goal_state=goal, entities=[LogInfo(msg=text)]
+    )
+
+
+def node_ended(event: ProcessExited, context: LaunchContext) -> Shutdown:
+    if event.returncode and not context.is_shutdown:
+        # An error in a handler is what makes launch end with an exit code.
+        raise RuntimeError(f'the policy node died with code {event.returncode}; its last words are above')
+    return Shutdown(reason='the policy node ended')

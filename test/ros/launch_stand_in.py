@@ -28,6 +28,7 @@ _ACTION = (
     'output',
     'emulate_tty',
     'respawn',
+    'on_exit',
     'condition',
 )
 _PROCESS = (
@@ -43,7 +44,7 @@ _PROCESS = (
     'sigkill_timeout',
     'condition',
 )
-_TRANSITION = ('target_lifecycle_node', 'start_state', 'goal_state', 'transition', 'entities')
+_TRANSITION = ('target_lifecycle_node', 'start_state', 'goal_state', 'transition', 'entities', 'handle_once')
 
 # Module -> class -> (positional arguments, keyword arguments)
 TABLE: dict[str, dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
@@ -56,6 +57,7 @@ TABLE: dict[str, dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         'DeclareLaunchArgument': (('name',), ('default_value', 'description', 'choices', 'condition')),
         'EmitEvent': ((), ('event', 'condition')),
         'ExecuteProcess': ((), _PROCESS),
+        'LogInfo': ((), ('msg', 'condition')),
         'OpaqueFunction': ((), ('function', 'args', 'kwargs', 'condition')),
         'RegisterEventHandler': (('event_handler',), ('condition',)),
         'Shutdown': ((), ('reason', 'condition')),
@@ -65,13 +67,14 @@ TABLE: dict[str, dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         'UnlessCondition': (('predicate_expression',), ()),
     },
     'launch.events': {'matches_action': (('target_action',), ())},
+    'launch.events.process': {'ProcessExited': ((), ('action', 'returncode'))},
     'launch.substitutions': {
         'EnvironmentVariable': (('name',), ('default_value',)),
         'LaunchConfiguration': (('variable_name',), ('default',)),
         'PathJoinSubstitution': (('substitutions',), ()),
     },
     'launch_ros': {},
-    'launch_ros.actions': {'LifecycleNode': ((), _ACTION), 'Node': ((), (*_ACTION, 'on_exit'))},
+    'launch_ros.actions': {'LifecycleNode': ((), _ACTION), 'Node': ((), _ACTION)},
     'launch_ros.event_handlers': {'OnStateTransition': ((), _TRANSITION)},
     'launch_ros.events': {},
     'launch_ros.events.lifecycle': {'ChangeState': ((), ('lifecycle_node_matcher', 'transition_id'))},

@@ -3,9 +3,12 @@
 """The launch files: against launch itself where it is installed, else against a stand-in (R-32)."""
 
 import importlib.util
+import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from launch_stand_in import Recorded, run_launch_file
@@ -67,15 +70,64 @@ def test_given_arguments_replace_parameters_with_their_types(tmp_path):
     }
 
 
+def transitions(started: list[Recorded]) -> list[Recorded]:
+    return [entity.event_handler for entity in started if entity.kind == 'RegisterEventHandler']
+
+
 def test_bring_up_configures_and_then_activates():
-    handler, node, first = run()
-    transition = handler.event_handler
+    *handlers, node, first = run()
+    transition = transitions(handlers)[0]
     assert (transition.start_state, transition.goal_state) == ('configuring', 'inactive')
     assert transition.target_lifecycle_node is node
+    assert transition.handle_once, 'a later configure by hand must not activate'
     (then,) = transition.entities
     assert then.event.transition_id == Transition.TRANSITION_ACTIVATE
     assert first.event.transition_id == Transition.TRANSITION_CONFIGURE
     assert first.event.lifecycle_node_matcher.target_action is node
+
+
+@pytest.mark.parametrize(
+    ('namespace', 'name'),
+    [('', '/policy'), ('left', '/left/policy'), ('/cell_2/left/', '/cell_2/left/policy')],
+)
+def test_transition_that_fails_is_reported_with_the_command_for_another_try(namespace: str, name: str):
+    started = run(namespace=namespace)
+    reports = {}
+    for handler in transitions(started)[1:]:
+        assert handler.target_lifecycle_node is node_of(started)
+        (report,) = handler.entities
+        assert report.kind == 'LogInfo', 'nothing ends and nothing is tried again without being asked'
+        reports[handler.start_state, handler.goal_state] = report.msg
+    assert reports == {
+        ('configuring', 'unconfigured'): f'{name} did not configure: the reason is in its log and on '
+        f'{name}/status. Then try again with `ros2 lifecycle set {name} configure`',
+        ('activating', 'inactive'): f'{name} did not activate: the reason is in its log and on '
+        f'{name}/status. Then try again with `ros2 lifecycle set {name} activate`',
+    }
+
+
+def ended(process: Recorded, code: int, *, is_shutdown: bool = False) -> Recorded:
+    """What the launch does when its process ends with this code."""
+    return process.on_exit(SimpleNamespace(returncode=code), SimpleNamespace(is_shutdown=is_shutdown))
+
+
+@pytest.mark.parametrize('autostart', ['true', 'false'])
+def test_node_that_ends_ends_the_launch(autostart: str):
+    node = node_of(run(autostart=autostart))
+    assert ended(node, 0).kind == 'Shutdown'
+    for code in (1, -signal.SIGSEGV):
+        with pytest.raises(RuntimeError, match=f'the policy node died with code {code}'):
+            ended(node, code)
+        # Ended by the launch itself, which says so.
+        assert ended(node, code, is_shutdown=True).kind == 'Shutdown'
+
+
+def test_two_robots_share_no_name():
+    """The file is launched once per robot; what is not in the namespace would be shared."""
+    left, right = (node_of(run(namespace=namespace)) for namespace in ('left', 'right'))
+    assert (left.name, right.name) == ('policy', 'policy')
+    assert (left.namespace, right.namespace) == ('left', 'right')
+    assert not {'remappings', 'arguments'} & (set(left.arguments) | set(right.arguments))
 
 
 def test_autostart_can_be_left_out():
@@ -90,6 +142,9 @@ def test_demo_runs_one_program(use_sim_time: str, options: list[str]):
     (process,) = run_launch_file(demo, ROOT, {'out': '/tmp/out', 'use_sim_time': use_sim_time})
     assert process.cmd == ['python3', '-m', 'flashrt_ros.demo', '--out', '/tmp/out', *options]
     assert set(process.additional_env) == {'ROS_DOMAIN_ID'}
+    assert ended(process, 0).kind == 'Shutdown'
+    with pytest.raises(RuntimeError, match='the demo failed with code 1'):
+        ended(process, 1)
 
 
 def test_missing_file_stops_the_launch():
@@ -116,11 +171,57 @@ def test_stand_in_rejects_what_launch_does_not_have(tmp_path):
         run(parms_file='x')
 
 
-@pytest.mark.skipif(not has_launch(), reason='launch and launch_ros are not installed')
-def test_real_launch_knows_the_arguments():
-    shown = subprocess.run(
-        [shutil.which('ros2') or 'ros2', 'launch', str(FILE), '--show-args'], capture_output=True, text=True
-    )
+with_launch = pytest.mark.skipif(not has_launch(), reason='launch and launch_ros are not installed')
+
+
+def ros2_launch(*arguments: str, domain_id: int) -> subprocess.CompletedProcess:
+    environment = os.environ | {'ROS_DOMAIN_ID': str(domain_id)}
+    command = [shutil.which('ros2') or 'ros2', 'launch', str(FILE), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+
+
+@with_launch
+def test_real_launch_stops_on_a_missing_file(domain_id: int):
+    done = ros2_launch('params_file:=/nowhere/robot.yaml', domain_id=domain_id)
+    assert done.returncode == 1
+    assert 'params_file /nowhere/robot.yaml does not exist' in done.stdout + done.stderr
+
+
+@with_launch
+def test_real_launch_ends_with_a_node_that_dies(tmp_path: Path, domain_id: int):
+    file = tmp_path / 'robot.yaml'
+    file.write_text('policy:\n\tros__parameters: {}\n')  # a tab: the node refuses the file and ends
+    done = ros2_launch(f'params_file:={file}', domain_id=domain_id)
+    assert done.returncode == 1
+    assert 'the policy node died with code 1' in done.stdout + done.stderr
+
+
+@with_launch
+def test_real_launch_reports_a_configure_that_fails_and_keeps_the_node(tmp_path: Path, domain_id: int):
+    file = tmp_path / 'robot.yaml'
+    file.write_text('/**:\n  policy:\n    ros__parameters: {prompt: pick}\n')
+    command = [shutil.which('ros2') or 'ros2', 'launch', str(FILE), f'params_file:={file}', 'namespace:=left']
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=os.environ | {'ROS_DOMAIN_ID': str(domain_id)},
+    )  # fmt: skip
+    try:
+        seen = []
+        for line in process.stdout:
+            seen.append(line)
+            if 'ros2 lifecycle set /left/policy configure' in line:
+                break
+        else:
+            pytest.fail(''.join(seen))
+        assert process.poll() is None
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+@with_launch
+def test_real_launch_knows_the_arguments(domain_id: int):
+    shown = ros2_launch('--show-args', domain_id=domain_id)
     assert shown.returncode == 0, shown.stderr
     arguments = 'params_file namespace use_sim_time autostart log_level prompt checkpoint dry_run output_type'
     for argument in arguments.split():
