@@ -2,7 +2,10 @@
 # Copyright 2026 The flashrt_ros authors
 """The stop button of the robot as the node keeps it: latched until somebody resets it."""
 
+import math
 import threading
+
+_NOTHING_HEARD = 'no message has come on the stop topic, which is required'
 
 
 class StopLatch:
@@ -13,14 +16,20 @@ class StopLatch:
     of one steady clock. Thread-safe.
     """
 
-    def __init__(self, is_required: bool, timeout_s: float) -> None:
-        self._is_required = is_required
-        self._timeout_s = timeout_s
+    def __init__(self, is_required: bool = False, timeout_s: float = math.inf) -> None:
         self._lock = threading.Lock()
         self._is_pressed = False
-        self._has_publisher = True
-        self._heard_s: float | None = None  # when the last message came
-        self._reason = 'no message has come on the stop topic, which is required' if is_required else ''
+        self._reason = ''
+        self.configure(is_required, timeout_s)
+
+    def configure(self, is_required: bool, timeout_s: float) -> None:
+        """Begins to listen anew; what is latched stays latched, and what was pressed stays pressed."""
+        with self._lock:
+            self._is_required = is_required
+            self._timeout_s = timeout_s
+            self._has_publisher = True
+            self._heard_s: float | None = None  # when the last message came
+            self._latch(_NOTHING_HEARD if is_required else '')
 
     @property
     def is_latched(self) -> bool:
@@ -74,7 +83,7 @@ class StopLatch:
         if not self._has_publisher:
             return 'the stop topic, which is required, has no publisher'
         if self._heard_s is None:
-            return 'no message has come on the stop topic, which is required'
+            return _NOTHING_HEARD
         silent_s = now_s - self._heard_s
         # A message may come between the reading of the clock and this line, so a negative time is no fault.
         if not silent_s <= self._timeout_s:

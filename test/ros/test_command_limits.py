@@ -84,6 +84,12 @@ def test_too_many_clamped_rows_refuse_the_chunk():
     assert refusal(checker(max_clamped_rows=8).check_chunk, chunk('beyond_limits'), PERIOD_S)
 
 
+def test_a_chunk_that_begins_outside_is_not_too_fast():
+    rows = np.tile(AT_REST + [2.9, 0, 0, 0, 0, 0, 0], (3, 1))
+    text = str(refusal(checker(max_clamped_rows=2).check_chunk, rows, PERIOD_S))
+    assert 'joint_1: 3 rows beyond -2..2, 0 rows faster' in text
+
+
 def test_chunk_is_judged_on_its_own_row_period():
     rows = chunk('beyond_limits')[:5]  # 0.37 rad a row: too fast at 20 Hz, slow enough at 4 Hz
     assert refusal(checker(max_clamped_rows=0).check_chunk, rows, PERIOD_S).reason == 'too_many_clamped'

@@ -11,12 +11,39 @@ from hypothesis import strategies as st
 from flashrt_ros.stop_latch import StopLatch
 
 TIMEOUT_S = 0.5
+
+
+def configured(is_required: bool) -> StopLatch:
+    latch = StopLatch()
+    latch.configure(is_required, TIMEOUT_S)
+    return latch
+
+
+def test_another_configuration_releases_nothing():
+    latch = configured(False)
+    latch.message(True, 0.0)
+    latch.configure(True, TIMEOUT_S)
+    assert latch.reason == 'the stop was pressed'
+    assert 'still pressed' in latch.reset(0.1)
+    latch.message(False, 0.2)
+    assert latch.reset(0.3) == ''
+    latch.configure(False, TIMEOUT_S)
+    assert not latch.is_latched
+
+
+def test_required_stop_has_to_be_heard_again_after_another_configuration():
+    latch = configured(False)
+    latch.message(False, 0.0)
+    latch.configure(True, TIMEOUT_S)
+    assert 'no message has come' in latch.reset(0.1)
+
+
 NO_MESSAGE = 'no message has come on the stop topic, which is required'
 
 
 def released(is_required: bool = True) -> StopLatch:
     """A latch that was reset at time 0."""
-    latch = StopLatch(is_required, TIMEOUT_S)
+    latch = configured(is_required)
     latch.message(False, 0.0)
     assert latch.reset(0.0) == ''
     assert not latch.is_latched
@@ -24,7 +51,7 @@ def released(is_required: bool = True) -> StopLatch:
 
 
 def test_pressed_then_released():
-    latch = StopLatch(is_required=False, timeout_s=TIMEOUT_S)
+    latch = configured(False)
     assert not latch.is_latched
     assert latch.message(True, 1.0)
     assert (latch.is_latched, latch.is_pressed, latch.reason) == (True, True, 'the stop was pressed')
@@ -38,13 +65,36 @@ def test_pressed_then_released():
 
 
 def test_a_required_stop_begins_latched():
-    latch = StopLatch(is_required=True, timeout_s=TIMEOUT_S)
+    latch = configured(True)
     assert (latch.is_latched, latch.reason) == (True, NO_MESSAGE)
     assert latch.reset(0.0) == NO_MESSAGE
     assert not latch.check(0.0, has_publisher=True)
     assert not latch.message(False, 0.1)
     assert latch.is_latched
     assert latch.reset(0.2) == ''
+    assert not latch.is_latched
+
+
+def test_a_new_configuration_forgets_no_stop():
+    latch = StopLatch()
+    assert not latch.is_latched
+    latch.message(True, 1.0)
+    latch.configure(is_required=False, timeout_s=TIMEOUT_S)
+    assert (latch.is_latched, latch.is_pressed) == (True, True)
+    assert latch.reset(1.1) == 'the stop is still pressed: release it first'
+    latch.message(False, 1.2)
+    latch.configure(is_required=True, timeout_s=TIMEOUT_S)
+    assert latch.is_latched
+    assert latch.reset(1.3) == NO_MESSAGE  # what the topic said before does not count
+
+
+def test_a_required_stop_is_latched_by_its_configuration():
+    latch = released()
+    latch.configure(is_required=True, timeout_s=TIMEOUT_S)
+    assert latch.reason == NO_MESSAGE
+    assert not latch.message(False, 0.1)
+    assert latch.reset(0.2) == ''
+    latch.configure(is_required=False, timeout_s=TIMEOUT_S)
     assert not latch.is_latched
 
 
@@ -93,7 +143,7 @@ def test_a_silence_between_two_checks_counts():
 
 
 def test_a_topic_that_is_not_required_may_be_silent():
-    latch = StopLatch(is_required=False, timeout_s=TIMEOUT_S)
+    latch = configured(False)
     assert not latch.check(1e6, has_publisher=False)
     assert latch.message(True, 1e6)
     assert not latch.message(False, 2e6)
@@ -119,7 +169,7 @@ events = st.lists(
 
 @given(events, st.booleans())
 def test_any_sequence(sequence, is_required):
-    latch = StopLatch(is_required, TIMEOUT_S)
+    latch = configured(is_required)
     assert latch.is_latched == is_required
     now_s, pressed, heard_s, has_publisher = 10.0, False, -math.inf, True
     for event, wait_s in sequence:
