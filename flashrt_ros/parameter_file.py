@@ -8,9 +8,12 @@ from pathlib import Path
 
 import yaml
 
+from flashrt_core.errors import Error
+from flashrt_core.small_file import read_small_file
 from flashrt_ros.parameter_table import ParameterFaults
 
 _SECTION = 'ros__parameters'
+_MOST_BYTES = 1 << 20
 
 
 def read_parameter_file(path: str | Path, node_name: str) -> dict[str, object]:
@@ -35,8 +38,8 @@ def _sections(path: str | Path) -> Iterator[tuple[str, Mapping]]:
     """(node name pattern, parameters) of every section of the file."""
     path = Path(path)
     try:
-        text = path.read_text(encoding='utf-8')
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_small_file(path, _MOST_BYTES).decode('utf-8')
+    except (OSError, UnicodeDecodeError, Error) as error:
         raise ParameterFaults(str(path), [f'cannot be read: {error}']) from None
     loader = _Loader(text)
     loader.name = str(path)
@@ -101,6 +104,14 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.faults: list[str] = []
+
+    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):  # a few lines of them stand for more than any memory holds
+            event = self.peek_event()
+            raise yaml.composer.ComposerError(
+                None, None, f"'*{event.anchor}': write the value out, ROS takes no aliases", event.start_mark
+            )
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         seen: dict[object, int] = {}

@@ -15,6 +15,7 @@ import regex
 from numpy.typing import NDArray
 
 from flashrt_core.errors import Error
+from flashrt_core.small_file import read_small_file
 from flashrt_core.tokenizer import Tokenizer
 
 # The pre-tokeniser of GPT-2: byte-pair merges never cross the borders of these matches.
@@ -46,7 +47,7 @@ class BytePairCodes:
     @classmethod
     def read(cls, path: Path) -> 'BytePairCodes':
         try:
-            model = json.loads(path.read_text(encoding='utf-8'))['model']
+            model = json.loads(read_small_file(path))['model']
             pairs = [
                 tuple(merge.split(' ')) if isinstance(merge, str) else tuple(merge)
                 for merge in model['merges']

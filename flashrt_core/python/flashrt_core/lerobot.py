@@ -29,13 +29,13 @@ from flashrt_core.pipeline import (
 from flashrt_core.prompt import LerobotPlainPrompt, StatePrompt
 from flashrt_core.relative import RelativeActions, mask_by_name
 from flashrt_core.settings import GuidanceSettings, Normalisation, PolicySettings
+from flashrt_core.small_file import read_small_file
 from flashrt_core.statistics import Statistics
 
 T = TypeVar('T')
 
 _CAMERA_PREFIX = 'observation.images.'
 _STATE, _ACTION = 'observation.state', 'action'
-_MAX_STATE_FILE_BYTES = 64 << 20
 
 _MODES: Mapping[str, Normalisation] = {
     'IDENTITY': 'identity',
@@ -231,7 +231,7 @@ def _check_settings(settings: PolicySettings, config: ModelConfig) -> None:
 def _read_json(path: Path) -> tuple[dict[str, Any], str]:
     if not path.is_file():
         raise Error(f'lerobot checkpoint: {path} does not exist; no other place is searched')
-    data = path.read_bytes()
+    data = read_small_file(path)
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as fault:
@@ -305,10 +305,8 @@ def _statistics(processor: _Processor, step: _Step, feature: str) -> Statistics:
     path = processor.path.parent / step.state_file
     if Path(step.state_file).name != step.state_file or not path.is_file():
         raise Error(f"{processor.path}: state_file '{step.state_file}' is no file beside it")
-    if path.stat().st_size > _MAX_STATE_FILE_BYTES:
-        raise Error(f'{path}: {path.stat().st_size} bytes are too many for statistics')
     try:
-        tensors = load_safetensors(path.read_bytes())
+        tensors = load_safetensors(read_small_file(path))
     except (SafetensorError, ValueError) as fault:
         raise Error(f'{path}: no safetensors file: {fault}') from fault
     values = {

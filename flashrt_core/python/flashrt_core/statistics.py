@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_core.errors import Error
+from flashrt_core.small_file import read_small_file
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +67,7 @@ def read_norm_stats(path: Path) -> StatisticsFile:
     """Reads openpi's norm_stats.json."""
     if not path.is_file():
         raise Error(f'openpi statistics: {path} does not exist; no other place is searched')
-    data = path.read_bytes()
+    data = read_small_file(path)
     try:
         groups = json.loads(data)['norm_stats']
         state, actions = (_group(name, groups[name]) for name in ('state', 'actions'))

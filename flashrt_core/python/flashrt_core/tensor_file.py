@@ -2,6 +2,8 @@
 # Copyright 2026 The flashrt_ros authors
 """A file of named arrays that knows which of them were used, so that nothing in it is passed over."""
 
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from flashrt_core.errors import Error
+
+# What the readers stumble over in a damaged file, or in one that claims more than there is memory.
+_FAULTS = (
+    *(OSError, EOFError, ValueError, KeyError, TypeError, NotImplementedError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error, SafetensorError),
+)
 
 
 class TensorFile:
@@ -49,6 +57,6 @@ def _load(path: Path) -> dict[str, NDArray]:
         if path.suffix == '.npz':
             with np.load(path, allow_pickle=False) as archive:
                 return dict(archive)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as fault:
+    except _FAULTS as fault:
         raise Error(f'{path} cannot be read ({type(fault).__name__}: {fault})') from fault
     raise Error(f"{path}: unknown kind of file '{path.suffix}'; known are .safetensors and .npz")

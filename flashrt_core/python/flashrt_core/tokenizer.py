@@ -11,6 +11,7 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from flashrt_core.errors import Error
+from flashrt_core.small_file import read_small_file
 
 
 class Tokenizer:
@@ -19,7 +20,7 @@ class Tokenizer:
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise Error(f'tokenizer: {path} does not exist; give the path of a SentencePiece model file')
-        data = path.read_bytes()
+        data = read_small_file(path)
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=data)
         except RuntimeError as fault:
