@@ -4,8 +4,11 @@
 
 import gc
 import json
+import os
 import threading
 import time
+import weakref
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -185,29 +188,59 @@ def test_deactivation_that_fails_frees_everything_and_says_why(ros: Spinner, mon
     bench.status('not configured')
 
 
-def test_twenty_rounds_free_everything(ros: Spinner):
-    bench = Bench(ros)
+@dataclass(frozen=True)
+class Level:
+    """What the process holds between two rounds."""
+
+    resident_bytes: int
+    descriptors: int
+    threads: int  # of the system, those of the engine and of DDS included
+
+    @classmethod
+    def now(cls) -> 'Level':
+        pages = int(Path('/proc/self/statm').read_text().split()[1])
+        process = Path('/proc/self')
+        counts = (len(list((process / folder).iterdir())) for folder in ('fd', 'task'))
+        return cls(pages * os.sysconf('SC_PAGE_SIZE'), *counts)
+
+
+@pytest.mark.parametrize('kind', ['fake policy', 'real engine'])
+def test_twenty_rounds_free_everything(ros: Spinner, tiny_model: dict, kind: str):
+    """Each with frames and a chunk; the first rounds fill caches and start the threads of the executor."""
+    bench = Bench(ros, **(tiny_model if kind == 'real engine' else {}))
+    load = load_policy if kind == 'real engine' else bench.load
+    policies = []
+
+    def load_and_watch(parameters):
+        policy = load(parameters)
+        policies.append(weakref.ref(policy))
+        return policy
+
+    bench.load = load_and_watch
+    bench.feed()
     levels = []
     for _ in range(20):
         bench.activate()
+        eventually(lambda: bench.chunks, lambda: f'a chunk; {bench.words}')
         assert bench.change('deactivate')
         assert bench.change('cleanup')
-        bench.policies.clear()
+        for received in (bench.policies, bench.chunks, bench.statuses, bench.diagnostics, bench.latencies):
+            received.clear()
         gc.collect()
-        levels.append((resident_bytes(), topics_of(bench) & OWN_TOPICS))
-    memory = [level[0] for level in levels]
-    assert memory[-1] <= 1.05 * memory[4], memory  # the first rounds fill caches
-    assert levels[-1][1] == set()
+        levels.append(Level.now())
+    assert [policy() for policy in policies] == [None] * 20
+    early, late = levels[4:9], levels[-5:]
+    assert min(level.resident_bytes for level in late) <= 1.03 * max(
+        level.resident_bytes for level in early
+    ), levels
+    assert min(level.descriptors for level in late) <= max(level.descriptors for level in early), levels
+    assert min(level.threads for level in late) <= max(level.threads for level in early), levels
+    assert not topics_of(bench) & OWN_TOPICS
     assert not inference_threads()
 
 
 def inference_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == 'inference']
-
-
-def resident_bytes() -> int:
-    pages = int(Path('/proc/self/statm').read_text().split()[1])
-    return pages * 4096
 
 
 def test_no_chunk_before_frames_newer_than_activation(ros: Spinner):
