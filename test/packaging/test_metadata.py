@@ -2,8 +2,11 @@
 # Copyright 2026 The flashrt_ros authors
 """What several files say about the package, they say alike."""
 
+import ast
 import re
+import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -34,6 +37,50 @@ def test_what_is_imported_is_pinned():
     needed = {re.split('[<>=]', requirement)[0].lower() for requirement in PYPROJECT['dependencies']}
     pinned = requirements('run', 'apt').keys() | {'scipy-openblas32'}
     assert needed == pinned
+
+
+# Module -> rosdep key, of what Ubuntu 24.04 has from apt; a ROS package is its own key.
+APT_KEYS = {
+    'PIL': 'python3-pil',
+    'cv2': 'python3-opencv',
+    'hypothesis': 'python3-hypothesis',
+    'matplotlib': 'python3-matplotlib',
+    'numpy': 'python3-numpy',
+    'pytest': 'python3-pytest',
+    'yaml': 'python3-yaml',
+}
+# Needed by no import: the commands `ros2 launch` and of the messages.
+OTHER_KEYS = {'libopenblas-dev', 'ros2launch', 'rosidl_default_runtime'}
+
+
+def imported(*folders: str) -> Iterator[str]:
+    """Modules of others that the sources import."""
+    for path in (path for folder in folders for path in (ROOT / folder).rglob('*.py')):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                yield from (alias.name.split('.')[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                yield node.module.split('.')[0]
+
+
+def keys(*tags: str) -> set[str]:
+    package = ElementTree.parse(ROOT / 'package.xml')
+    return {element.text for tag in tags for element in package.findall(tag)}
+
+
+def test_rosdep_keys_and_run_requirements_are_what_is_imported():
+    modules = set(imported('flashrt_ros', 'flashrt_core/python', 'launch'))
+    modules -= {*sys.stdlib_module_names, 'flashrt_core', 'flashrt_ros'}
+    from_pypi = requirements('run').keys()
+    assert from_pypi <= modules, 'required, and not imported'
+    needed = {APT_KEYS.get(module, module) for module in modules - from_pypi}
+    assert needed | OTHER_KEYS == keys('depend', 'exec_depend')
+
+
+def test_rosdep_keys_of_the_tests_are_what_they_import():
+    modules = set(imported('test/layers', 'test/python', 'test/ros'))
+    needed = {APT_KEYS[module] for module in modules & APT_KEYS.keys()}
+    assert needed <= keys('depend', 'exec_depend', 'test_depend')
 
 
 @pytest.mark.parametrize('name', ['lint', 'ros_jazzy', 'ros_kilted', 'test'])
