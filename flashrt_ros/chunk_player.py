@@ -3,7 +3,8 @@
 """Plays action chunks: which rows are due, and how a new chunk takes over from the one in play.
 
 Time is counted in rows of the policy, and passes with what is sent: a control period per command, none while
-nothing is left. Row i of a chunk is due i + 1 after its observation.
+nothing is left. Row i of a chunk is due i + 1 after its observation. From a standstill the first command is
+row 0 itself, and the last one is the last row: these take as much time as there is to them.
 """
 
 import math
@@ -25,7 +26,7 @@ class Mark:
     """A point in the play, to be taken when an observation is formed."""
 
     run: int
-    ticks: int
+    rows: float  # of time that had passed in the run
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +111,15 @@ class _Play:
 
     rows: TimedRows
     chunk: Chunk
-    since_ticks: int  # when it took over
+    since: float  # when it took over
+
+
+@dataclass(frozen=True, eq=False)
+class _Peeked:
+    """What is about to be sent."""
+
+    row: NDArray[np.float64]  # [joints]
+    then: float  # the time at which it holds
 
 
 @dataclass(frozen=True)
@@ -140,7 +149,7 @@ class ChunkPlayer:
 
     def _begin_run(self) -> None:
         self._run += 1
-        self._ticks = 0  # commands sent in this run
+        self._now = 0.0
         self._delay.clear()
         self._hard_refusals_in_a_row = 0
         self._conditioned: _Conditioned | None = None
@@ -149,7 +158,7 @@ class ChunkPlayer:
     def _drop(self) -> None:
         self._play: _Play | None = None
         self._members: list[TimedRows] = []  # chunks that have rows to come, oldest first; mode fusion
-        self._peeked: NDArray[np.float64] | None = None  # [joints], the row to be sent now
+        self._peeked: _Peeked | None = None
         self._last: NDArray[np.float64] | None = None  # [joints], the row sent last; None: at a standstill
 
     @property
@@ -186,8 +195,12 @@ class ChunkPlayer:
             self._is_running = False
 
     def drop_chunk(self) -> None:
-        """Nothing that was accepted is sent any more; the run goes on from a standstill."""
+        """Nothing is sent of what was observed until now, not of a chunk that is being computed either.
+
+        The run goes on from a standstill.
+        """
         with self._lock:
+            self._run += 1  # marks of before are those of another run
             self._drop()
 
     # Observation to chunk
@@ -202,7 +215,7 @@ class ChunkPlayer:
 
     def mark(self) -> Mark:
         with self._lock:
-            return Mark(self._run, self._ticks)
+            return Mark(self._run, self._now)
 
     def prefix(self, mark: Mark) -> ActionPrefix | None:
         """What the chunk of an observation at `mark` has to continue; None without mode rtc or rows in play.
@@ -214,7 +227,7 @@ class ChunkPlayer:
             if self._settings.mode != 'rtc' or mark.run != self._run or self._play is None:
                 return None
             chunk, origin = self._play.chunk, self._play.rows.origin
-            left = remaining(chunk.model_actions, max(0.0, mark.ticks * self._rows_per_tick - origin))
+            left = remaining(chunk.model_actions, mark.rows - origin)
             if not len(left):
                 return None
             delay = min(self._delay.rows, len(left))
@@ -229,7 +242,7 @@ class ChunkPlayer:
                 return False
             if not self._is_running:
                 return False
-            consumed = (self._ticks - mark.ticks) * self._rows_per_tick
+            consumed = self._now - mark.rows
             delay = math.ceil(consumed - ROUNDING)
             if self._was_moving(mark):
                 self._delay.add(delay)
@@ -249,8 +262,8 @@ class ChunkPlayer:
         They do not while nothing is in play, from a standstill for instance, nor while what is in play waits
         for its first command.
         """
-        is_sending = self._has_rows() and self._ticks > self._play.since_ticks
-        return is_sending or self._ticks > mark.ticks
+        is_sending = self._has_rows() and self._now > self._play.since
+        return is_sending or self._now > mark.rows
 
     def _is_in_time(self, mark: Mark, delay: int) -> bool:
         """Judges a chunk by the rows that it was conditioned on, where it was."""
@@ -268,8 +281,6 @@ class ChunkPlayer:
         return False
 
     def _join(self, chunk: Chunk, consumed: float) -> None:
-        if self._last is None and consumed < ROUNDING:
-            consumed = 1 - self._rows_per_tick  # from a standstill row 0 is sent first
         new = TimedRows(chunk.actions, self._now - consumed)
         old = self._play
         mode = self._settings.mode
@@ -277,7 +288,7 @@ class ChunkPlayer:
             new = cross_fade(old.rows, new, self._now, self._settings.blend_rows)
         elif mode == 'fusion':
             new = self._fuse(new, is_same_task=old is not None and old.chunk.prompt_id == chunk.prompt_id)
-        self._play = _Play(new, chunk, self._ticks)
+        self._play = _Play(new, chunk, self._now)
 
     def _fuse(self, new: TimedRows, is_same_task: bool) -> TimedRows:
         """The mean of all chunks at the times of the new rows; what was sent for another task is no part."""
@@ -288,11 +299,6 @@ class ChunkPlayer:
 
     # Chunk to command
 
-    @property
-    def _now(self) -> float:
-        """Rows of time since the start of the run."""
-        return self._ticks * self._rows_per_tick
-
     def _has_rows(self) -> bool:
         return self._play is not None and self._now < self._play.rows.end - ROUNDING
 
@@ -302,32 +308,32 @@ class ChunkPlayer:
             self._peeked = None
             if not self._is_running or not self._has_rows():
                 return None
-            play, now = self._play, self._now
-            first = self._row_after(play.rows)
-            later = play.rows.times > now + self._rows_per_tick + ROUNDING
-            due_rows = [self._rows_per_tick, *(play.rows.times[later] - now)]
-            self._peeked = first
+            play = self._play
+            step = 1 if self._last is None else self._rows_per_tick
+            then = min(self._now + step, play.rows.end)
+            later = play.rows.times > then + ROUNDING
+            due_rows = self._rows_per_tick + np.array([0, *(play.rows.times[later] - then)])
+            self._peeked = _Peeked(self._row(play.rows, then), then)
             return Command(
-                np.concatenate([first[np.newaxis], play.rows.rows[later]]),
-                np.array(due_rows) * self._settings.row_period_s,
+                np.concatenate([self._peeked.row[np.newaxis], play.rows.rows[later]]),
+                due_rows * self._settings.row_period_s,
                 play.chunk.chunk_id,
                 play.chunk.prompt_id,
             )
 
-    def _row_after(self, rows: TimedRows) -> NDArray[np.float64]:
-        """[joints] what holds one control period from now; on the way to row 0 from the row sent last."""
-        now = self._now - rows.origin
-        then = now + self._rows_per_tick
-        if then < 1 - ROUNDING and self._last is not None:
-            return interpolate(self._last, rows.rows[0], self._rows_per_tick / (1 - now))
-        return rows.at([rows.origin + then])[0]
+    def _row(self, rows: TimedRows, then: float) -> NDArray[np.float64]:
+        """[joints] what is to hold then; on the way to row 0 it begins at the row sent last."""
+        first_due = rows.origin + 1
+        if then < first_due - ROUNDING and self._last is not None:
+            return interpolate(self._last, rows.rows[0], (then - self._now) / (first_due - self._now))
+        return rows.at([then])[0]
 
     def advance(self) -> None:
         """What was peeked at has been sent: a control period passes."""
         with self._lock:
             if self._peeked is not None:
-                self._last, self._peeked = self._peeked, None
-                self._ticks += 1
+                self._last, self._now = self._peeked.row, self._peeked.then
+                self._peeked = None
 
     def _count(self, **increments: int) -> None:
         self._counters = replace(

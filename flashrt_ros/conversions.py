@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_core.types import CameraFrame
-from flashrt_ros.actions import OutputCommand
 from flashrt_ros.compressed_images import CompressedFrame, check_compressed, decode_compressed
 from flashrt_ros.inputs import Rejected
+from flashrt_ros.outputs import OutputCommand
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.raw_images import Picture, byte_frame, check_raw, decode_raw
 
@@ -98,6 +98,15 @@ def command_message(command: OutputCommand, send_ns: int) -> Any:
         'joint_state': _joint_state,
     }
     return makers[command.type](command, send_ns)
+
+
+def command_values(message: Any) -> NDArray[np.float64]:
+    """[rows, joints]: every number of a command that a controller would act on, read from the message."""
+    if hasattr(message, 'points'):
+        return np.array([point.positions or point.velocities for point in message.points], np.float64)
+    if hasattr(message, 'data'):
+        return np.array([message.data], np.float64)
+    return np.array([message.position or message.velocity], np.float64)
 
 
 def command_class(output_type: str) -> type:

@@ -12,6 +12,10 @@ class Moment:
     ros_ns: int  # comparable with header stamps; simulated when the node runs on simulated time
     steady_ns: int  # never jumps
 
+    @property
+    def steady_s(self) -> float:
+        return self.steady_ns / 1e9
+
 
 class StepWatch:
     """Finds steps of the clock of this machine; ROS reports jumps of simulated time only."""

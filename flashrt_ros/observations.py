@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flashrt_core.types import CameraFrame, Observation
 from flashrt_ros.compressed_images import CompressedFrame, orientation_tag
@@ -190,6 +191,17 @@ class ObservationBuffer:
             except NotReady as reason:
                 return reason
         return None
+
+    def positions(self, now: Moment) -> NDArray[np.float64] | None:
+        """[joints], robot units, as measured; None while a joint is missing, too old or not finite."""
+        with self._lock:
+            try:
+                self._check_joints(now)
+            except NotReady:
+                return None
+            return np.array(
+                [self._joints[name].position for name in self._parameters.joint_names], np.float64
+            )
 
     def form(self, now: Callable[[], Moment], prompt_id: int) -> Observed:
         """The newest observation; raises NotReady, with condition 'nothing_new' when it was used before."""

@@ -14,22 +14,31 @@ from rclpy.clock import Clock, ClockType, JumpThreshold, TimeJump
 from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNodeMixin, LifecycleState, TransitionCallbackReturn
 from rclpy.node import Node
+from rclpy.timer import Timer
 from std_srvs.srv import Trigger
 
-from flashrt_ros.actions import ActionPlayer, Command, OutputMap
+from flashrt_ros import computer, garbage_collector
+from flashrt_ros.chunk_player import Command
+from flashrt_ros.command_limits import ChunkRefused
 from flashrt_ros.configured import CLOSE_TIMEOUT_S, Configured
 from flashrt_ros.conversions import Frame, action_chunk_message, image_message, joint_sample, stamp_ns
+from flashrt_ros.description_topic import receive_limits
+from flashrt_ros.device_watch import DeviceWatch
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.health import Health, Situation, Throttle
 from flashrt_ros.inputs import Moment, Rejected, StepWatch
 from flashrt_ros.latency import LatencyRecorder
 from flashrt_ros.load import LoadPolicy, load_policy, prepare
+from flashrt_ros.motion import Inputs, Motion
 from flashrt_ros.node_parameters import NodeParameters
 from flashrt_ros.observations import ObservationBuffer
-from flashrt_ros.parameters import Parameters, read_parameters
+from flashrt_ros.outputs import OutputMap
+from flashrt_ros.parameters import read_parameters
 from flashrt_ros.run import run_node
 from flashrt_ros.status import PERIOD_S, StatusReporter
+from flashrt_ros.stop_latch import StopLatch
 from flashrt_ros.topics import CommandPublisher, Topics
+from flashrt_ros.training_range import compare_ranges
 from flashrt_ros.transitions import refuse_unknown_transitions
 from flashrt_ros.worker import InferenceResult, InferenceWorker, WorkerSeams
 
@@ -44,7 +53,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
     def __init__(
         self,
         load: LoadPolicy = load_policy,
-        publish_commands: Callable[[Node, Parameters, bool], CommandPublisher] = CommandPublisher,
+        publish_commands: Callable[..., CommandPublisher] = CommandPublisher,
         **node_options: Any,
     ) -> None:
         Node.__init__(self, 'policy', allow_undeclared_parameters=True, **node_options)
@@ -53,13 +62,20 @@ class PolicyNode(LifecycleNodeMixin, Node):
         refuse_unknown_transitions(self)
         self._load, self._publish_commands = load, publish_commands
         self._parts: Configured | None = None
+        self._latch = StopLatch()  # outlives a configuration: what was pressed stays pressed
         # Held from the decision what to send until it is sent: no command overtakes a stop.
         self._commanding = threading.RLock()
         self._state, self._progress, self._fault = 'unconfigured', '', ''
         self._throttle, self._born_s = Throttle(), time.monotonic()
         self._settings = NodeParameters(self)
         self._settings.guard(lambda: self._state, {'prompt': self._set_prompt})
-        for name, handler in (('start', self._on_start), ('stop', self._on_stop), ('reset', self._on_reset)):
+        services = {
+            'start': self._on_start,
+            'stop': self._on_stop,
+            'reset': self._on_reset,
+            'estop_reset': self._on_estop_reset,
+        }
+        for name, handler in services.items():
             self.create_service(Trigger, f'~/{name}', handler, callback_group=self._group)
         jumps = JumpThreshold(
             min_forward=Duration(seconds=_FORWARD_JUMP_S), min_backward=Duration(nanoseconds=-1)
@@ -89,47 +105,75 @@ class PolicyNode(LifecycleNodeMixin, Node):
         self._progress = 'reading parameters'
         parameters, warnings = read_parameters(self._settings.values(), self.get_fully_qualified_name())
         self._log_warnings(warnings)
-        self._progress = f'loading {parameters.checkpoint}'
-        policy = self._load(parameters)
-        self._progress = 'warming up'
-        prompt_id = prepare(policy, parameters)
-        self._log_warnings(filter(None, [policy.info().get('warnings')]))
-        observations = ObservationBuffer(parameters, self._warn)
-        outputs = OutputMap(parameters)
-        period_s = 1 / parameters.control_rate_hz
-        player = ActionPlayer(parameters.row_period_s, period_s, outputs.is_velocity)
-        seams = WorkerSeams(self._now, player.mark, self._on_chunk, self.get_logger().error)
-        control_group = MutuallyExclusiveCallbackGroup()
-        # A step of the system clock must not delay a command; simulated time paces it, as fast as it runs.
-        clock = self.get_clock() if self.get_clock().ros_time_is_active else self._steady
+        self._progress = 'reading the limits of the joints'
+        limits = receive_limits(self, parameters)
         with ExitStack() as undo:  # what fails must leave nothing behind
+            prepared = computer.prepare(parameters)
+            undo.callback(prepared.close)
+            self._progress = f'loading {parameters.checkpoint}'
+            policy = self._load(parameters)
+            self._progress = 'warming up'
+            prompt_id = prepare(policy, parameters)
+            self._log_warnings(filter(None, [policy.info().get('warnings')]))
+            self._log_warnings(compare_ranges(parameters, limits, policy.action_range()))
+            observations = ObservationBuffer(parameters, self._warn)
+            self._latch.configure(parameters.estop_required, parameters.estop_timeout_s)
+            motion = Motion(parameters, limits, policy.spec, self._latch, self._warn)
             # A latched prompt arrives as soon as the topics exist: the worker is there before.
             worker = InferenceWorker(
-                policy, observations, GripperMap(parameters), seams, parameters, prompt_id
+                policy, observations, GripperMap(parameters), self._seams(motion), parameters, prompt_id
             )
             undo.callback(worker.close, CLOSE_TIMEOUT_S)
-            callbacks = (self._on_frame, self._on_joints, worker.request_prompt)
+            callbacks = (self._on_frame, self._on_joints, worker.request_prompt, self._on_estop)
             topics = Topics(self, parameters, *callbacks)
             undo.callback(topics.destroy)
-            commands = self._publish_commands(self, parameters, parameters.dry_run)
+            commands = self._publish_commands(self, parameters, motion.limits, parameters.dry_run)
             undo.callback(commands.destroy)
-            self._control_timer = self.create_timer(period_s, self._on_control_tick, control_group, clock)
+            self._control_timer = self._make_control_timer(1 / parameters.control_rate_hz)
+            undo.callback(self.destroy_timer, self._control_timer)
+            prepared.lock_memory()
             undo.pop_all()
-        latency = LatencyRecorder()
         return Configured(
-            parameters, policy, observations, player, outputs, worker, latency, topics, commands
+            parameters=parameters,
+            policy=policy,
+            observations=observations,
+            motion=motion,
+            outputs=OutputMap(parameters),
+            worker=worker,
+            latency=LatencyRecorder(),
+            topics=topics,
+            commands=commands,
+            computer=prepared,
+            device=DeviceWatch(parameters.backend, parameters.device),
         )
+
+    def _seams(self, motion: Motion) -> WorkerSeams:
+        return WorkerSeams(
+            now=self._now,
+            wants_chunk=motion.wants_chunk,
+            mark=motion.mark,
+            prefix=motion.prefix,
+            prompt_changed=motion.prompt_changed,
+            deliver=self._on_chunk,
+            log_error=self.get_logger().error,
+        )
+
+    def _make_control_timer(self, period_s: float) -> Timer:
+        # A step of the system clock must not delay a command; simulated time paces it, as fast as it runs.
+        clock = self.get_clock() if self.get_clock().ros_time_is_active else self._steady
+        return self.create_timer(period_s, self._on_control_tick, MutuallyExclusiveCallbackGroup(), clock)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         parts = self._parts
         with self._commanding:
-            self._fault = parts.stopped_because = ''
+            self._fault = ''
             try:
                 parts.observations.reset(not_before_ns=self._now().ros_ns)
                 self._state = 'active'
                 parts.worker.activate()
-                if parts.parameters.start_on_activate:
-                    parts.player.start()
+                garbage_collector.freeze()
+                if parts.parameters.start_on_activate and (refusal := self._start(parts)):
+                    self.get_logger().warning(f'not started: {refusal}')
             except Exception as error:  # rclpy would hide it and go on to on_error
                 self._note_fault('activate', error)
                 parts.worker.deactivate()
@@ -143,6 +187,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
                 self._state = 'inactive'
                 self._stop_commanding()
             self._parts.worker.deactivate()
+            garbage_collector.unfreeze()
         except Exception as error:  # rclpy would hide it
             self._note_fault('deactivate', error)
             return TransitionCallbackReturn.ERROR  # frees everything: a node that cannot stop must not go on
@@ -180,6 +225,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
         if parts is None:
             return self._state != 'configuring'
         self.destroy_timer(self._control_timer)
+        garbage_collector.unfreeze()
         return parts.release()
 
     # Data: callbacks store, the worker infers, the control timer plays
@@ -204,7 +250,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
         if (parts := self._parts) is None:
             return
         parts.latency.note_result(result)
-        parts.player.accept(result.chunk_id, result.actions, result.mark)
+        parts.motion.accept(result.to_play(), result.mark)
         parts.topics.action_chunk.publish(action_chunk_message(result, parts.parameters))
         if parts.topics.model_input.get_subscription_count():
             views = parts.policy.model_images(result.observed.observation)
@@ -212,28 +258,38 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     def _on_control_tick(self) -> None:
         with self._commanding:
-            parts = self._parts
-            if parts is None or self._state != 'active' or not parts.player.is_running:
-                return
-            reason = parts.observations.check(self._now())
-            if reason is not None and reason.condition != 'spread':
-                # An input is lost: hold, or zero velocity.
-                parts.player.drop_chunk()
-            self._send(parts, parts.player.step())
-            if parts.player.starved_s > parts.parameters.starvation_limit_s:
-                parts.stopped_because = f'no action to play for {parts.player.starved_s:.2f} s; call ~/start'
-                self.get_logger().warning(parts.stopped_because)
-                self._stop_commanding()
+            if (parts := self._parts) and self._state == 'active':
+                parts.computer.enter_control()
+                now = self._now()
+                self._send(parts, parts.motion.tick(now.steady_s, self._inputs(parts, now)))
+
+    def _inputs(self, parts: Configured, now: Moment) -> Inputs:
+        reason = parts.observations.check(now)
+        is_lost = reason is not None and reason.condition != 'spread'  # apart in time, but each is there
+        has_stop = parts.parameters.estop_required and parts.topics.has_stop_publisher()
+        return Inputs(str(reason) if is_lost else '', parts.observations.positions(now), has_stop)
 
     def _send(self, parts: Configured, command: Command | None) -> None:
-        if command is not None:
-            parts.commands.send(parts.outputs.split(command), self._now())
-            parts.latency.note_command(command.chunk_id, self._now())
+        if command is None:
+            return
+        try:
+            parts.commands.send(parts.outputs.split(command), parts.motion.anchor, self._now())
+        except ChunkRefused as refused:  # whatever was wrong before: this number leaves the node nowhere
+            self.get_logger().error(f'command refused before publishing: {refused}')
+            parts.motion.stop(f'command refused before publishing: {refused}', is_fault=True)
+            return
+        parts.latency.note_command(command.chunk_id, self._now())
 
     def _stop_commanding(self) -> None:
         with self._commanding:
-            if (parts := self._parts) and parts.player.is_running:
-                self._send(parts, parts.player.stop())
+            if parts := self._parts:
+                self._send(parts, parts.motion.stop())
+
+    def _on_estop(self, is_pressed: bool) -> None:
+        """In every state and whatever inference does: the override leaves at once."""
+        with self._commanding:
+            if parts := self._parts:
+                self._send(parts, parts.motion.press_stop(is_pressed, self._now().steady_s))
 
     # Services, prompt, clock
 
@@ -242,10 +298,19 @@ class PolicyNode(LifecycleNodeMixin, Node):
             parts = self._parts
             if parts is None or self._state != 'active':
                 return _answer(response, False, f'the node is {self._state}; activate it first')
-            if not parts.player.is_running:
-                parts.stopped_because = ''
-                parts.player.start()
+            if refusal := self._start(parts):
+                return _answer(response, False, refusal)
         return _answer(response, True, 'commanding begins with the next chunk')
+
+    def _start(self, parts: Configured) -> str:
+        """Why not, or nothing: nobody starts what could not be stopped."""
+        return parts.stop_fault() or parts.motion.start()
+
+    def _on_estop_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        with self._commanding:
+            if refusal := self._latch.reset(self._now().steady_s):
+                return _answer(response, False, refusal)
+        return _answer(response, True, 'the stop is no longer latched; call ~/start to command')
 
     def _on_stop(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self._stop_commanding()
@@ -259,11 +324,11 @@ class PolicyNode(LifecycleNodeMixin, Node):
         """A fresh run that commands if the one before did."""
         with self._commanding:
             if (parts := self._parts) and self._state == 'active':
-                was_running = parts.player.is_running
+                was_running = parts.motion.is_running
                 self._stop_commanding()
                 parts.worker.reset()
-                if was_running:
-                    parts.player.start()
+                if was_running and (refusal := self._start(parts)):
+                    self.get_logger().warning(f'not started again: {refusal}')
 
     def _set_prompt(self, text: str) -> None:
         if parts := self._parts:

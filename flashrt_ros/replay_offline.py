@@ -18,18 +18,23 @@ from rich.console import Console
 from safetensors.numpy import save
 
 from flashrt_core.policy import Policy
-from flashrt_core.types import ActionChunk
-from flashrt_ros.actions import ActionPlayer, Mark, OutputMap
+from flashrt_core.types import ActionChunk, ActionPrefix
 from flashrt_ros.bag import Bag, select_topics
 from flashrt_ros.bag_inputs import BagInputs, input_types, is_known, once_per_reason
+from flashrt_ros.chunk_player import Chunk, Mark
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.inputs import Moment
+from flashrt_ros.joint_limits import limits_of
 from flashrt_ros.latency import Percentiles
 from flashrt_ros.load import LoadPolicy, load_policy, prepare
+from flashrt_ros.motion import Inputs, Motion
 from flashrt_ros.observations import NotReady, Observed
+from flashrt_ros.observations import Report as OnReport
+from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.replay_setup import OnProgress, Warnings, checked_parameters, progress_bar
 from flashrt_ros.report import ChunkTiming, Report, StreamCounts, percentiles
+from flashrt_ros.stop_latch import StopLatch
 
 CHUNK_FORMAT = 'flashrt_ros.chunks/1'
 GATED_STAGE = 'stamp_to_chunk'
@@ -76,7 +81,8 @@ class _Running:
     """The inference that is under way on the clock of the recording."""
 
     observed: Observed
-    mark: Mark
+    mark: Mark | None
+    prefix: ActionPrefix | None
     start_ns: int
     end_ns: int
 
@@ -95,17 +101,12 @@ class OfflineReplay:
         self._policy = policy
         self._prompt_id = prompt_id
         self._warn = warn
-        self._starvation_limit_s = parameters.starvation_limit_s
         self._inference_ns = round(max(inference_s, _period_s(parameters.inference_rate_hz)) * 1e9)
         self._tick_ns = round(1e9 / parameters.control_rate_hz)
         self._inputs = BagInputs(parameters, once_per_reason(warn))
         self._grippers = GripperMap(parameters)
-        outputs = OutputMap(parameters) if parameters.representation != 'end_effector' else None
-        self._player = (
-            ActionPlayer(parameters.row_period_s, 1 / parameters.control_rate_hz, outputs.is_velocity)
-            if outputs
-            else None  # what is no joint command is computed and not played
-        )
+        is_played = parameters.representation != 'end_effector'  # else it is computed and not played
+        self._motion = _motion(parameters, policy, once_per_reason(warn)) if is_played else None
         self._running: _Running | None = None
         self._next_tick_ns = 0
         self._run = OfflineRun()
@@ -113,8 +114,8 @@ class OfflineReplay:
     def run(self, bag: Bag, progress: OnProgress = lambda _: None) -> OfflineRun:
         self._policy.reset()
         self._next_tick_ns = bag.start_ns
-        if self._player:
-            self._player.start()
+        if self._motion:
+            self._motion.start()
         for message in bag.messages():
             self._advance(message.log_ns)
             if self._inputs.take(message) and self._running is None:
@@ -130,7 +131,13 @@ class OfflineReplay:
         return self._inputs.messages
 
     def play_counters(self) -> dict[str, float]:
-        return dict(vars(self._player.counters)) if self._player else {}
+        if self._motion is None:
+            return {}
+        motion = vars(self._motion.counters) | {
+            'position_clamps': int(self._motion.counters.position_clamps.sum()),
+            'step_clamps': int(self._motion.counters.step_clamps.sum()),
+        }
+        return vars(self._motion.player.counters) | motion
 
     def stream_counts(self, now_ns: int) -> dict[str, StreamCounts]:
         return self._inputs.counts(now_ns)
@@ -149,25 +156,30 @@ class OfflineReplay:
                 return
 
     def _begin(self, now_ns: int) -> None:
-        mark = self._player.mark() if self._player else Mark(0, 0)
+        motion = self._motion
+        if motion and not motion.wants_chunk():
+            return
+        mark = motion.mark() if motion else None
+        prefix = motion.prefix(mark) if motion else None
         begun = time.perf_counter()
         try:
             observed = self._inputs.buffer.form(lambda: Moment(now_ns, now_ns), self._prompt_id)
         except NotReady:
             return
         self._measure('decode', (time.perf_counter() - begun) * 1e3)
-        self._running = _Running(observed, mark, now_ns, now_ns + self._inference_ns)
+        self._running = _Running(observed, mark, prefix, now_ns, now_ns + self._inference_ns)
 
     def _finish(self) -> None:
         running, self._running = self._running, None
         begun = time.perf_counter()
-        chunk = self._policy.infer(running.observed.observation)
+        chunk = self._policy.infer(running.observed.observation, prefix=running.prefix)
         inference_ms = (time.perf_counter() - begun) * 1e3
-        is_joints = self._player is not None
-        actions = self._grippers.to_robot(chunk.actions) if is_joints else chunk.actions
+        actions = self._grippers.to_robot(chunk.actions) if self._motion else chunk.actions
         chunk_id = len(self._run.chunks) + 1
-        if self._player:
-            self._player.accept(chunk_id, actions, running.mark)
+        if self._motion:
+            state = running.observed.observation.state
+            to_play = Chunk(chunk_id, chunk.prompt_id, actions, chunk.model_actions, state)
+            self._motion.accept(to_play, running.mark)
         self._run.chunks.append(chunk)
         self._run.robot_actions.append(actions)
         stamp = running.observed.stamp_ns
@@ -181,25 +193,33 @@ class OfflineReplay:
         self._measure(GATED_STAGE, waited_ms + decode_ms + inference_ms)
 
     def _play(self, now_ns: int) -> None:
-        """One control tick, with the node's reactions to a lost input and to starvation."""
-        if self._player is None:
+        """One control tick, as in the node; a run that ends here would need ~/start there."""
+        if self._motion is None:
             return
-        reason = self._inputs.buffer.check(Moment(now_ns, now_ns))
-        if reason is not None and reason.condition != 'spread':
-            self._player.drop_chunk()
-        command = self._player.step()
-        if self._player.starved_s > self._starvation_limit_s:
-            self._warn(
-                f'at {now_ns / 1e9:.3f} s: no action to play for {self._player.starved_s:.2f} s, '
-                'the node would stop commanding'
-            )
-            command = self._player.stop()
+        now = Moment(now_ns, now_ns)
+        reason = self._inputs.buffer.check(now)
+        is_lost = reason is not None and reason.condition != 'spread'
+        inputs = Inputs(str(reason) if is_lost else '', self._inputs.buffer.positions(now))
+        command = self._motion.tick(now.steady_s, inputs)
         if command is not None:
             self._run.commands.append(command.rows[0])
             self._run.command_ns.append(now_ns)
 
     def _measure(self, stage: str, milliseconds: float) -> None:
         self._run.measured_ms.setdefault(stage, []).append(milliseconds)
+
+
+def _motion(parameters: Parameters, policy: Policy, report: OnReport) -> Motion:
+    if parameters.joint_limits == 'robot_description':
+        raise ParameterFaults(
+            'offline replay',
+            [
+                'joints.limits is robot_description, which nobody publishes here; give joints.lower, '
+                'joints.upper and joints.max_velocity'
+            ],
+        )
+    # Nobody presses the stop of a recording.
+    return Motion(parameters, limits_of(parameters), policy.spec, StopLatch(), report)
 
 
 def replay_offline(

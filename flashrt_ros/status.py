@@ -58,7 +58,9 @@ class StatusReporter:
             'prompt': health.prompt,
             'prompt_fault': now.prompt_fault,
             'dry_run': now.is_dry_run,
+            'prompt_id': health.prompt_id,
             'commanding': now.is_commanding,
+            'stop_latched': now.stop_latched,
             'starved_s': f'{now.starved_s:.3f}',
         }
         for stream in health.streams:
@@ -67,6 +69,7 @@ class StatusReporter:
             values |= {f'{stream.name}.{reason}': count for reason, count in stream.counters.items()}
         values |= {f'out_of_range.{joint}': f'{value:.3f}' for joint, value in health.out_of_range.items()}
         values |= {f'play.{name}': value for name, value in vars(health.play).items()}
+        values |= _motion_values(health)
         values |= {'inference_errors': health.inference_errors}
         values |= {f'policy.{name}': value for name, value in health.policy.items()}
         self._status.publish(self._part('', level, message, values))
@@ -95,11 +98,25 @@ class StatusReporter:
                 'chunk',
                 'warn' if now.starved_s > 0 else 'ok',
                 play,
-                vars(health.play) | {'skipped_rows_of_chunk': health.skipped_rows},
+                vars(health.play) | {'delay_rows': health.delay_rows},
             ),
-            self._part('safety', 'ok', mode, {'commanding': now.is_commanding}),
-            self._part('device', 'ok', health.policy.get('backend', 'not loaded'), health.policy),
+            self._safety_part(health, mode),
+            self._device_part(health),
         ]
+
+    def _safety_part(self, health: Health, mode: str) -> DiagnosticStatus:
+        now = health.situation
+        trouble = now.stop_latched or now.stop_connection or now.stopped_because or now.first_command
+        is_fault = now.stop_latched or now.stop_connection or now.is_stopped_by_fault
+        level = 'error' if is_fault else 'warn' if trouble else 'ok'
+        values = {'commanding': now.is_commanding, 'stop_latched': now.stop_latched}
+        return self._part('safety', level, trouble or mode, values | _motion_values(health))
+
+    def _device_part(self, health: Health) -> DiagnosticStatus:
+        """What is loaded, and how the computer under it is."""
+        level = 'warn' if health.device.warnings else 'ok'
+        message = '; '.join(health.device.warnings) or health.policy.get('backend', 'not loaded')
+        return self._part('device', level, message, {**health.policy, **health.device.values})
 
     def _stream_part(self, stream: StreamHealth, connection: str) -> DiagnosticStatus:
         is_well = stream.age_s is not None and connection == CONNECTED
@@ -131,6 +148,19 @@ class StatusReporter:
         full_name = f'{self._name}: {name}' if name else self._name
         pairs = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
         return DiagnosticStatus(level=LEVELS[level], name=full_name, message=message, values=pairs)
+
+
+def _motion_values(health: Health) -> dict[str, object]:
+    """Counters of the rules between chunk and command; clamps are named by joint."""
+    counters = vars(health.motion)
+    values: dict[str, object] = {}
+    for name, value in counters.items():
+        if name in ('position_clamps', 'step_clamps'):
+            clamps = zip(health.joint_names, value, strict=False)
+            values |= {f'play.{name}.{joint}': int(count) for joint, count in clamps}
+        else:
+            values[f'play.{name}'] = f'{value:.3f}' if isinstance(value, float) else value
+    return values
 
 
 def _age(age_s: float | None) -> str:

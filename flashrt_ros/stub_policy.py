@@ -172,6 +172,9 @@ class StubPolicy:
             },
         )
 
+    def action_range(self) -> None:
+        """It was trained on nothing."""
+
     def model_images(self, observation: Observation) -> NDArray[np.uint8]:
         """[cameras, side, side, 3]: every so many pixels of each picture."""
         views = []

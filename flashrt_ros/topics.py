@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.duration import Duration
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
@@ -15,14 +17,22 @@ from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSCompatibility, QoSProfile, ReliabilityPolicy, qos_check_compatible
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import CompressedImage, Image, JointState
-from std_msgs.msg import String
+from std_msgs.msg import Bool, String
 
-from flashrt_ros.actions import OutputCommand
-from flashrt_ros.conversions import Frame, command_class, command_message, compressed_frame, raw_frame
+from flashrt_ros.command_limits import CommandLimits
+from flashrt_ros.conversions import (
+    Frame,
+    command_class,
+    command_message,
+    command_values,
+    compressed_frame,
+    raw_frame,
+)
+from flashrt_ros.health import CONNECTED, NO_PUBLISHER
 from flashrt_ros.inputs import Moment
 from flashrt_ros.msg import ActionChunk
+from flashrt_ros.outputs import OutputCommand
 from flashrt_ros.parameters import Parameters
-from flashrt_ros.status import CONNECTED
 
 _RELIABILITY = {'best_effort': ReliabilityPolicy.BEST_EFFORT, 'reliable': ReliabilityPolicy.RELIABLE}
 _CAMERA_DEPTH, _JOINT_DEPTH = 5, 20
@@ -38,6 +48,7 @@ _NO_EVENTS = SubscriptionEventCallbacks(use_default_callbacks=False)
 OnFrame = Callable[[str, Callable[[Any], Frame], Any], None]  # slot, reader of the message, message
 OnJoints = Callable[[str, Any], None]  # topic, message
 OnPrompt = Callable[[str], None]
+OnStop = Callable[[bool], None]
 
 
 class Topics:
@@ -50,13 +61,15 @@ class Topics:
         on_frame: OnFrame,
         on_joints: OnJoints,
         on_prompt: OnPrompt,
+        on_stop: OnStop,
     ) -> None:
         self._node = node
         self._others: list[Subscription] = []
+        self._stops: list[Subscription] = []
         self._streams: dict[str, Subscription] = {}
         self._publishers: list[Publisher] = []
         try:
-            self._subscribe(parameters, on_frame, on_joints, on_prompt)
+            self._subscribe(parameters, on_frame, on_joints, on_prompt, on_stop)
             self.action_chunk = self._publisher(ActionChunk, '~/action_chunk')
             self.model_input = self._publisher(Image, '~/model_input')
         except Exception:  # such as an invalid name; nothing may be left behind
@@ -69,6 +82,7 @@ class Topics:
         on_frame: OnFrame,
         on_joints: OnJoints,
         on_prompt: OnPrompt,
+        on_stop: OnStop,
     ) -> None:
         def subscribe(*arguments: Any, **options: Any) -> Subscription:
             """Each in a group of its own: two threads would turn the order of its messages round."""
@@ -85,13 +99,22 @@ class Topics:
         for topic in parameters.joint_topics:
             qos = QoSProfile(depth=_JOINT_DEPTH, reliability=_RELIABILITY[parameters.joint_reliability])
             self._streams[topic] = subscribe(JointState, topic, partial(on_joints, topic), qos)
-        # A latched subscription hears nothing from volatile publishers; the worker drops what comes twice.
+        # A latched subscription hears nothing from volatile publishers; what comes twice is no news.
         for qos in (_LATCHED, _VOLATILE):
             self._others.append(
                 subscribe(
                     String,
                     '~/prompt',
                     lambda message: on_prompt(message.data),
+                    qos,
+                    event_callbacks=_NO_EVENTS,
+                )
+            )
+            self._stops.append(
+                subscribe(
+                    Bool,
+                    parameters.estop_topic,
+                    lambda message: on_stop(message.data),
                     qos,
                     event_callbacks=_NO_EVENTS,
                 )
@@ -108,10 +131,18 @@ class Topics:
         """Stream -> whether somebody publishes on it, and whether that somebody can be heard."""
         return {name: self._connection(subscription) for name, subscription in self._streams.items()}
 
+    def stop_connection(self) -> str:
+        """The same of the stop topic: CONNECTED where one of its two subscriptions hears somebody."""
+        connections = [self._connection(subscription) for subscription in self._stops]
+        return CONNECTED if CONNECTED in connections else connections[0]
+
+    def has_stop_publisher(self) -> bool:
+        return self._node.count_publishers(self._stops[0].topic_name) > 0
+
     def _connection(self, subscription: Subscription) -> str:
         publishers = self._node.get_publishers_info_by_topic(subscription.topic_name)
         if not publishers:
-            return 'no publisher'
+            return NO_PUBLISHER
         kind = f'{subscription.msg_type.__module__.split(".")[0]}/msg/{subscription.msg_type.__name__}'
         same_type = [publisher for publisher in publishers if publisher.topic_type == kind]
         if not same_type:
@@ -123,7 +154,7 @@ class Topics:
         return 'publisher present, QoS incompatible'
 
     def destroy(self) -> None:
-        for subscription in [*self._streams.values(), *self._others]:
+        for subscription in [*self._streams.values(), *self._others, *self._stops]:
             self._node.destroy_subscription(subscription)
         for publisher in self._publishers:
             self._node.destroy_publisher(publisher)
@@ -132,8 +163,9 @@ class Topics:
 class CommandPublisher:
     """Sends each part of a command to its controller; in a dry run it makes the messages and sends none."""
 
-    def __init__(self, node: Node, parameters: Parameters, is_dry_run: bool) -> None:
+    def __init__(self, node: Node, parameters: Parameters, limits: CommandLimits, is_dry_run: bool) -> None:
         self._node = node
+        self._limits = limits
         self._publishers: dict[str, Publisher] = {}
         try:
             for output in () if is_dry_run else parameters.outputs:
@@ -144,8 +176,14 @@ class CommandPublisher:
             self.destroy()
             raise
 
-    def send(self, parts: list[OutputCommand], now: Moment) -> None:
+    def send(self, parts: list[OutputCommand], anchor: NDArray[np.float64] | None, now: Moment) -> None:
+        """All parts or none; raises ChunkRefused where a number of a message may not leave the node.
+
+        anchor: [joints], what the steps of the command count from.
+        """
         messages = {part.output: command_message(part, now.ros_ns) for part in parts}
+        for part in parts:
+            self._limits.check_message(command_values(messages[part.output]), part.names, anchor)
         for output, publisher in self._publishers.items():
             publisher.publish(messages[output])
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from flashrt_core.types import ActionChunk
-from flashrt_ros.actions import Mark
+from flashrt_core.types import ActionChunk, ActionPrefix
+from flashrt_ros.chunk_player import Chunk, Mark
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.inputs import Moment
 from flashrt_ros.observations import NotReady, ObservationBuffer, Observed
@@ -35,13 +35,20 @@ class InferenceResult:
     end: Moment
     mark: Mark
 
+    def to_play(self) -> Chunk:
+        state = self.observed.observation.state
+        return Chunk(self.chunk_id, self.chunk.prompt_id, self.actions, self.chunk.model_actions, state)
+
 
 @dataclass(frozen=True)
 class WorkerSeams:
     """What the worker needs from outside; plain functions, so that it runs without ROS."""
 
     now: Callable[[], Moment]
+    wants_chunk: Callable[[], bool]
     mark: Callable[[], Mark]
+    prefix: Callable[[Mark], ActionPrefix | None]  # what the chunk of an observation at the mark continues
+    prompt_changed: Callable[[], None]
     deliver: Callable[[InferenceResult], None]  # must wait for nobody who resets or deactivates the worker
     log_error: Callable[[str], None]
 
@@ -159,13 +166,17 @@ class InferenceWorker:
             self._seams.log_error(self.prompt_fault)
             return
         self.prompt, self.prompt_fault = text, ''
+        self._seams.prompt_changed()
 
     def _infer(self, run: int) -> bool:
+        if not self._seams.wants_chunk():
+            return False
         mark = self._seams.mark()
+        prefix = self._seams.prefix(mark)
         try:
             observed = self._observations.form(self._seams.now, self.prompt_id)
             start = self._seams.now()
-            chunk = self._policy.infer(observed.observation)
+            chunk = self._policy.infer(observed.observation, prefix=prefix)
             self._hand_over(run, mark, observed, start, chunk)
         except NotReady:  # the status asks the observations for the reason
             return False

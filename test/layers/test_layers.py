@@ -39,7 +39,7 @@ def test_the_project_has_no_violation():
         ('flashrt_core/base/a.hpp', '#include "a.hpp"', 'base/ may not include "a.hpp"'),
         ('flashrt_core/python/flashrt_core/a.py', 'import flashrt_ros.status', 'may not import flashrt_ros'),
         ('flashrt_core/python/flashrt_core/a.py', 'def f():\n    import rclpy', 'may not import rclpy'),
-        ('flashrt_ros/actions.py', 'from rclpy.node import Node', 'may not import rclpy.node'),
+        ('flashrt_ros/motion.py', 'from rclpy.node import Node', 'may not import rclpy.node'),
         ('flashrt_ros/policy_node.py', 'import launch', 'may not import launch'),
         ('test/python/test_a.py', 'import rclpy', 'may not import rclpy'),
     ],

@@ -13,11 +13,11 @@ from flashrt_ros.run import run_node
 
 
 class StuckPolicy(FakePolicy):
-    def infer(self, observation: Observation) -> ActionChunk:
+    def infer(self, observation: Observation, **options: object) -> ActionChunk:
         if observation.stamps_ns:
             print('STUCK')
             threading.Event().wait()
-        return super().infer(observation)
+        return super().infer(observation, **options)
 
 
 if __name__ == '__main__':

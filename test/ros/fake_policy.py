@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_core.errors import Error
-from flashrt_core.types import ActionChunk, Observation, PolicySpec
+from flashrt_core.types import ActionChunk, ActionPrefix, Observation, PolicySpec
 from flashrt_ros.parameter_file import read_parameter_file
 from flashrt_ros.parameters import Parameters, read_parameters
 
@@ -74,6 +74,8 @@ class FakePolicy:
         self.seconds = seconds
         self.failure = ''
         self.observations: list[Observation] = []
+        self.prefixes: list[ActionPrefix | None] = []
+        self.range: NDArray[np.float64] | None = None  # [2, joints], of the training data
         self.threads: set[str] = set()
         self.prompts: list[str] = []
         self.trial_thread = ''  # of the first inference, which configuring makes
@@ -97,8 +99,12 @@ class FakePolicy:
         self.prompts.append(text)
         return len(self.prompts) + 1
 
-    def infer(self, observation: Observation) -> ActionChunk:
+    def action_range(self) -> NDArray[np.float64] | None:
+        return self.range
+
+    def infer(self, observation: Observation, *, prefix: ActionPrefix | None = None) -> ActionChunk:
         self.observations.append(observation)
+        self.prefixes.append(prefix)
         self.threads.add(threading.current_thread().name)
         self.trial_thread = self.trial_thread or threading.current_thread().name
         if self.failure:

@@ -23,6 +23,22 @@ ACTIVE = {'state': 'active'}
         (ACTIVE | {'is_commanding': True, 'is_dry_run': False}, 'ok', 'commanding'),
         (ACTIVE | {'is_commanding': True, 'starved_s': 0.3}, 'warn', 'starved: no action to play for 0.30 s'),
         (ACTIVE | {'stopped_because': 'x', 'starved_s': 0.3}, 'warn', 'stopped: x'),
+        (
+            ACTIVE | {'stopped_because': 'x', 'is_stopped_by_fault': True},
+            'error',
+            'stopped: x',
+        ),
+        (ACTIVE | {'is_commanding': True, 'first_command': 'x'}, 'warn', 'not moving: x'),
+        (
+            ACTIVE | {'stop_latched': 'the stop was pressed', 'waiting': 'y'},
+            'error',
+            'the stop was pressed: release it, call ~/estop_reset, then ~/start',
+        ),
+        (
+            ACTIVE | {'stop_connection': 'stop topic estop: QoS incompatible'},
+            'error',
+            'stop topic estop: QoS incompatible',
+        ),
         (ACTIVE | {'prompt_fault': 'prompt refused', 'stopped_because': 'x'}, 'warn', 'prompt refused'),
         (ACTIVE | {'waiting': 'y', 'prompt_fault': 'x'}, 'warn', 'no observation: y'),
         (ACTIVE | {'inference_error': 'z', 'waiting': 'y'}, 'error', 'z'),

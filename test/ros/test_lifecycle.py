@@ -21,7 +21,6 @@ from ros_spinner import Spinner, eventually
 
 from flashrt_core.errors import Error
 from flashrt_ros.load import load_policy
-from flashrt_ros.topics import CommandPublisher
 
 OWN_TOPICS = {'/policy/action_chunk', '/policy/model_input', '/policy/prompt'}
 
@@ -125,13 +124,13 @@ def test_calibration_that_is_not_made_yet_is_named_with_the_command(ros: Spinner
 
 
 def test_all_faults_are_in_the_status(ros: Spinner):
-    bench = Bench(ros, prompt=False, control_rate_hz=0.0, dry_run=False)
+    bench = Bench(ros, prompt=False, control_rate_hz=0.0, safety__reaction='zero_velocity')
     assert not bench.change('configure')
     message = bench.status('configure failed').message
     for fault in (
         'prompt is a boolean',
         'control_rate_hz is 0.0',
-        'dry_run is false',
+        'safety.reaction is zero_velocity',
         'parameters of /policy',
     ):
         assert fault in message
@@ -139,11 +138,7 @@ def test_all_faults_are_in_the_status(ros: Spinner):
 
 @pytest.mark.parametrize('refused', ['~/model_input', 'hand/commands'])
 def test_publisher_that_cannot_be_made_leaves_nothing(ros: Spinner, monkeypatch, refused: str):
-    bench = Bench(
-        ros,
-        publish_commands=lambda node, parameters, _: CommandPublisher(node, parameters, False),
-        **VELOCITY,
-    )
+    bench = Bench(ros, dry_run=False, **VELOCITY)
     create = bench.node.create_publisher
 
     def create_or_refuse(kind: type, topic: str, *arguments: object, **options: object) -> Publisher:
@@ -165,7 +160,7 @@ def test_activation_that_fails_leaves_the_node_inactive_and_says_why(ros: Spinne
     bench = Bench(ros, start_on_activate=True)
     assert bench.change('configure')
     with monkeypatch.context() as patch:
-        patch.setattr(bench.node._parts.player, 'start', lambda: 1 / 0)
+        patch.setattr(bench.node._parts.motion, 'start', lambda: 1 / 0)
         assert not bench.change('activate')
     assert bench.state() == 'inactive'
     assert bench.status('division by zero').message == 'activate failed: division by zero'

@@ -10,7 +10,7 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from flashrt_core.types import ActionChunk, Observation
-from flashrt_ros.actions import Command, Mark, OutputMap
+from flashrt_ros.chunk_player import Command, Mark
 from flashrt_ros.conversions import (
     action_chunk_message,
     command_class,
@@ -20,11 +20,12 @@ from flashrt_ros.conversions import (
 )
 from flashrt_ros.inputs import Moment
 from flashrt_ros.observations import Observed
+from flashrt_ros.outputs import OutputMap
 from flashrt_ros.worker import InferenceResult
 
 SEND_NS = 1_700_000_000_250_000_000
 ROWS = np.arange(21, dtype=np.float64).reshape(3, 7)
-COMMAND = Command(ROWS, np.array([0.04, 0.09, 0.14]), 1)
+COMMAND = Command(ROWS, np.array([0.04, 0.09, 0.14]), chunk_id=1, prompt_id=1)
 
 
 def message(output_type: str, **changes: object):

@@ -25,13 +25,12 @@ from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
-from flashrt_ros.actions import OutputCommand
 from flashrt_ros.inputs import Moment
 from flashrt_ros.latency import STAGES
 from flashrt_ros.node_parameters import NodeParameters
 from flashrt_ros.observations import ObservationBuffer
+from flashrt_ros.outputs import OutputCommand
 from flashrt_ros.parameters import live_keys, static_keys
-from flashrt_ros.topics import CommandPublisher
 
 
 def test_observation_becomes_chunk_and_dry_run_publishes_no_command(ros: Spinner):
@@ -54,10 +53,10 @@ def test_observation_becomes_chunk_and_dry_run_publishes_no_command(ros: Spinner
 
 
 def test_command_path_ends_in_the_safe_reaction(ros: Spinner):
-    """With publishers as they are without a dry run; publishing 3.0 would be a padding column."""
+    """A published 3.0 would be a padding column."""
     chunk = np.load(CASES / 'chunks' / 'padding_columns_not_zero.npy').astype(np.float64)
     assert (chunk[:, 7:] == 3.0).all()
-    bench = Bench(ros, publish_commands=lambda node, parameters, _: CommandPublisher(node, parameters, False))
+    bench = Bench(ros, dry_run=False)
     bench.policy_options = {'answer': lambda observation: chunk[:, :7]}
     received: list[JointTrajectory] = []
     bench.robot.create_subscription(JointTrajectory, 'arm_controller/joint_trajectory', received.append, 50)
@@ -78,11 +77,7 @@ def test_command_path_ends_in_the_safe_reaction(ros: Spinner):
 
 
 def test_last_command_has_time_to_arrive_before_its_publisher_is_destroyed(ros: Spinner, monkeypatch):
-    bench = Bench(
-        ros,
-        **VELOCITY,
-        publish_commands=lambda node, parameters, _: CommandPublisher(node, parameters, False),
-    )
+    bench = Bench(ros, **VELOCITY, dry_run=False)
     events: list[tuple[str, str]] = []
     wait, destroy = Publisher.wait_for_all_acked, bench.node.destroy_publisher
 
@@ -114,12 +109,7 @@ def test_last_command_has_time_to_arrive_before_its_publisher_is_destroyed(ros: 
     ],
 )
 def test_row_outputs_follow_the_output_rate(ros: Spinner, output_type: str, kind: type, read: Callable):
-    bench = Bench(
-        ros,
-        publish_commands=lambda node, parameters, _: CommandPublisher(node, parameters, False),
-        start_on_activate=True,
-        output__type=output_type,
-    )
+    bench = Bench(ros, dry_run=False, start_on_activate=True, output__type=output_type)
     received = []
     bench.robot.create_subscription(kind, 'arm_controller/joint_trajectory', received.append, 50)
     bench.activate()
@@ -385,7 +375,7 @@ class Slow:
         self.is_sending, self.may_go_on = threading.Event(), threading.Event()
         self.sent: list[int] = []  # rows of each command
 
-    def send(self, parts: list[OutputCommand], now: Moment) -> None:
+    def send(self, parts: list[OutputCommand], anchor: np.ndarray, now: Moment) -> None:
         if not self.is_sending.is_set():
             self.is_sending.set()
             self.may_go_on.wait(20.0)

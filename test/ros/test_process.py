@@ -174,11 +174,19 @@ def test_faults_reach_log_and_status(start, ros: Spinner, name: str, text: str):
     assert text in process.output()
 
 
+def commanding(folder: Path, **changes: object) -> Path:
+    """A parameter file with which commands are published."""
+    file = folder / 'commanding.yaml'
+    flat = values(dry_run=False, **changes)
+    file.write_text(yaml.safe_dump({'/policy': {'ros__parameters': flat}}))
+    return file
+
+
 def command_while_a_signal_comes(
     start, ros: Spinner, file: Path, number: int, kinds: dict[str, type]
 ) -> dict:
     """Topic -> every command, the last ones sent after the signal, of a process that ended well."""
-    process = start('fake_node_commanding', file)
+    process = start('fake_node_plain', file)
     client = Client(ros)
     received: dict[str, list] = {topic: [] for topic in kinds}
     for topic, kind in kinds.items():
@@ -199,8 +207,10 @@ def command_while_a_signal_comes(
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
-def test_signal_while_commanding_holds_the_position_and_ends_with_code_0(start, ros: Spinner, number: int):
-    file = CASES / 'params' / 'integers_in_limits.yaml'
+def test_signal_while_commanding_holds_the_position_and_ends_with_code_0(
+    start, ros: Spinner, tmp_path: Path, number: int
+):
+    file = commanding(tmp_path)
     received = command_while_a_signal_comes(start, ros, file, number, {TRAJECTORY: JointTrajectory})
     commands = received[TRAJECTORY]
     eventually(lambda: len(commands[-1].points) == 1, 'the safe reaction')
@@ -210,8 +220,7 @@ def test_signal_while_commanding_holds_the_position_and_ends_with_code_0(start, 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_signal_while_commanding_velocities_stops_the_arm(start, ros: Spinner, tmp_path: Path, number: int):
-    file = tmp_path / 'velocity.yaml'
-    file.write_text(yaml.safe_dump({'/policy': {'ros__parameters': values(**VELOCITY)}}))
+    file = commanding(tmp_path, **VELOCITY)
     kinds = {TRAJECTORY: JointTrajectory, 'hand/commands': Float64MultiArray}
     received = command_while_a_signal_comes(start, ros, file, number, kinds)
     arm, hand = received[TRAJECTORY], received['hand/commands']

@@ -26,6 +26,7 @@ from flashrt_core.types import Observation
 from flashrt_ros import replay, replay_offline
 from flashrt_ros.bag import BagError
 from flashrt_ros.bag_inputs import BagInputs
+from flashrt_ros.load import LoadPolicy
 from flashrt_ros.report import Report, StreamCounts
 
 BAGS = CASES / 'bags'
@@ -48,7 +49,9 @@ def load(parameters):
     return FakePolicy(parameters, brightness)
 
 
-def run(bag: str | Path, out: Path, inference_s: float = 0.05, **changes: object) -> Report:
+def run(
+    bag: str | Path, out: Path, inference_s: float = 0.05, load: LoadPolicy = load, **changes: object
+) -> Report:
     overrides = COMPRESSED | {name.replace('__', '.'): value for name, value in changes.items()}
     return replay_offline.replay_offline(
         BAGS / bag, PARAMS, out, Console(quiet=True), inference_s=inference_s, overrides=overrides, load=load
@@ -191,9 +194,15 @@ def test_damaged_messages_are_refused_and_counted(tmp_path):
     assert report.chunks
 
 
+def stay(parameters):
+    """A policy whose rows all limits let pass, each of them another one."""
+    return FakePolicy(parameters, lambda seen: seen.state + np.outer(1e-4 * np.arange(10), np.eye(7)[0]))
+
+
 def test_commands_are_rows_of_the_chunks(tmp_path):
     """With an inference of one control period, the row that is due is the second one."""
-    run('plain_db3', tmp_path, inference_s=0.049)
+    upper = [2.0] * 6 + [1.0]  # the gripper of the recording opens beyond that of the cases
+    run('plain_db3', tmp_path, inference_s=0.049, load=stay, joints__upper=upper)
     tensors = load_file(tmp_path / 'chunks.safetensors')
     rows = tensors['actions'].reshape(-1, 7)
     assert len(tensors['commands']) > 20
@@ -202,11 +211,18 @@ def test_commands_are_rows_of_the_chunks(tmp_path):
     assert (np.diff(tensors['command_ns']) == 50_000_000).all()
 
 
-def test_stale_joints_end_the_play(tmp_path):
-    """Joints come every 20 ms: at a limit of 11 ms a control tick now and then finds them too old."""
-    report = run('plain_db3', tmp_path, joints__max_age_s=0.011, actions__starvation_limit_s=0.04)
-    assert report.deadline_misses > 0
-    assert any('would stop commanding' in warning for warning in report.warnings)
+def test_slow_policy_starves_the_play(tmp_path):
+    """A chunk of 0.5 s is over before the next one, of 0.7 s, is there."""
+    report = run('plain_db3', tmp_path, inference_s=0.7, load=stay, actions__starvation_limit_s=0.04)
+    assert report.deadline_misses == 1
+    assert any('no action to play' in warning for warning in report.warnings)
+
+
+def test_stale_joints_leave_nothing_to_play(tmp_path):
+    """Joints come every 20 ms: at a limit of 11 ms they are too old within every inference."""
+    report = run('plain_db3', tmp_path, load=stay, joints__max_age_s=0.011)
+    assert report.play['chunks_of_old_run'] > 0
+    assert report.play['commands'] == 0
 
 
 def test_end_effector_actions_run_without_a_player(tmp_path):

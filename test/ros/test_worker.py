@@ -10,7 +10,7 @@ import pytest
 from fake_policy import FakePolicy, parameters
 
 from flashrt_core.types import CameraFrame
-from flashrt_ros.actions import Mark
+from flashrt_ros.chunk_player import Mark
 from flashrt_ros.conversions import JointSample
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.inputs import Moment
@@ -35,11 +35,25 @@ class Rig:
         self.results: list[InferenceResult] = []
         self.errors: list[str] = []
         self.deliver = self.results.append
-        seams = WorkerSeams(now, lambda: Mark(0, 0), lambda result: self.deliver(result), self.errors.append)
+        self.wants_chunk = True
+        self.prefix = None
+        self.changes = 0  # of the prompt
+        seams = WorkerSeams(
+            now=now,
+            wants_chunk=lambda: self.wants_chunk,
+            mark=lambda: Mark(0, 0),
+            prefix=lambda mark: self.prefix,
+            prompt_changed=self._count_change,
+            deliver=lambda result: self.deliver(result),
+            log_error=self.errors.append,
+        )
         self.worker = InferenceWorker(
             self.policy, self.buffer, GripperMap(settings), seams, settings, prompt_id=1
         )
         self.names = settings.joint_names
+
+    def _count_change(self) -> None:
+        self.changes += 1
 
     def feed(self, value: int = 0) -> None:
         stamp, receive = time.time_ns(), now()
