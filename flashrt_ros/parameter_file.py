@@ -41,7 +41,12 @@ def _sections(path: str | Path) -> Iterator[tuple[str, Mapping]]:
         text = read_small_file(path, _MOST_BYTES).decode('utf-8')
     except (OSError, UnicodeDecodeError, Error) as error:
         raise ParameterFaults(str(path), [f'cannot be read: {error}']) from None
-    loader = _Loader(text)
+    try:
+        loader = _Loader(text)
+    except yaml.reader.ReaderError as error:
+        raise ParameterFaults(
+            str(path), [f'holds what is no text: {error.reason} (byte {error.position})']
+        ) from None
     loader.name = str(path)
     try:
         content = loader.get_single_data()

@@ -6,8 +6,10 @@ import dataclasses
 import difflib
 import math
 import re
+import sys
 import types
 import typing
+from array import array
 from collections.abc import Iterable, Mapping
 
 from flashrt_core.errors import Error
@@ -118,7 +120,7 @@ def checked(name: str, value: object, kind: object, row: Key) -> object:
 def _checked_list(name: str, value: object, kind: type, row: Key) -> tuple:
     if value is None:  # how ROS delivers '[]'
         return ()
-    if isinstance(value, str | bytes | bool | int | float | Mapping):
+    if not isinstance(value, list | tuple | array):  # the last is how ROS delivers numbers
         raise ValueError(f'{name} is {value!r}, wanted a list such as [{_EXAMPLES[kind]}, {_EXAMPLES[kind]}]')
     return tuple(_checked_scalar(f'{name}[{i}]', item, kind, row) for i, item in enumerate(value))
 
@@ -128,7 +130,8 @@ def _checked_scalar(name: str, value: object, kind: type, row: Key) -> object:
         return _checked_text(name, value, row)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind is float and is_number:
-        value = float(value)
+        is_too_large = abs(value) > sys.float_info.max
+        value = math.copysign(math.inf, 1 if value > 0 else -1) if is_too_large else float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f'{name} is {value!r}, wanted {_WANTED[kind]} such as {_EXAMPLES[kind]}')
     if kind is float and not math.isfinite(value):
