@@ -252,7 +252,7 @@ class ChunkPlayer:
                 return False
             if not self._is_in_time(mark, delay):
                 return False
-            self._join(chunk, consumed)
+            self._join(chunk, mark.rows)
             self._count(chunks=1, skipped_rows=skipped)
             return True
 
@@ -280,8 +280,9 @@ class ChunkPlayer:
         self._count(hard_refusals=1)
         return False
 
-    def _join(self, chunk: Chunk, consumed: float) -> None:
-        new = TimedRows(chunk.actions, self._now - consumed)
+    def _join(self, chunk: Chunk, origin: float) -> None:
+        """Puts a chunk into play; origin: time of its observation."""
+        new = TimedRows(chunk.actions, origin)
         old = self._play
         mode = self._settings.mode
         if mode == 'blend' and self._last is not None and old is not None:
