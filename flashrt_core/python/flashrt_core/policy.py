@@ -118,7 +118,7 @@ class FlashPolicy:
         With the state in the prompt its length is checked for the longest possible state text.
         """
         task = check_prompt(text)
-        longest = self._tokens(task, np.full(self.spec.state_dim, self._longest_bin))
+        longest = self.longest_prompt(task)
         if len(longest) > self.spec.prompt_capacity:
             message = f'prompt: needs {len(longest)} tokens, the capacity is {self.spec.prompt_capacity}'
             if self.pipeline.prompt.uses_state:
@@ -134,6 +134,10 @@ class FlashPolicy:
         self._fixed_tokens = None if self.pipeline.prompt.uses_state else longest
         self._prompt_id += 1
         return self._prompt_id
+
+    def longest_prompt(self, task: str) -> NDArray[np.int32]:
+        """Tokens of an instruction with the longest possible state text."""
+        return self._tokens(task, np.full(self.spec.state_dim, self._longest_bin))
 
     def infer(
         self,
