@@ -48,6 +48,8 @@ FORBIDDEN_IMPORTS: dict[str, tuple[str, ...]] = {
 # The modules of flashrt_ros that talk to ROS; the others are plain Python and run without it.
 RCLPY_MODULES = (
     'bag_player.py',
+    'description_topic.py',
+    'graph_observer.py',
     'node_parameters.py',
     'node_process.py',
     'policy_node.py',
