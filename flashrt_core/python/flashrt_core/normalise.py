@@ -178,7 +178,8 @@ def check_widths(
         if len(value) < columns:
             raise Error(f'statistics of {statistics.name}: {item} has {len(value)} columns, {columns} needed')
     first, second = (np.asarray(value[:columns], np.float64) for value in (first, second))
-    width = 2 * second if kind == 'zscore' else second - first
+    with np.errstate(invalid='ignore', over='ignore'):  # of infinities, which are refused below
+        width = 2 * second if kind == 'zscore' else second - first
     finite = np.isfinite(first) & np.isfinite(second)
     broken = ~finite | ~(width >= 0)
     narrow = ~broken & (width < min_width)

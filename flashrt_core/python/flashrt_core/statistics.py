@@ -65,13 +65,17 @@ def checkpoint_statistics(checkpoint: Path, asset_id: str | None, explicit: Path
 
 def read_norm_stats(path: Path) -> StatisticsFile:
     """Reads openpi's norm_stats.json."""
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError as fault:  # such as a name that is too long
+        raise Error(f'openpi statistics: {path} cannot be read: {fault.strerror}') from None
+    if not is_there:
         raise Error(f'openpi statistics: {path} does not exist; no other place is searched')
     data = read_small_file(path)
     try:
         groups = json.loads(data)['norm_stats']
         state, actions = (_group(name, groups[name]) for name in ('state', 'actions'))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as fault:
         raise Error(
             f'openpi statistics: {path} is not {{"norm_stats": {{"state": {{...}}, "actions": {{...}}}}}} '
             f'with lists of numbers ({type(fault).__name__}: {fault})'
