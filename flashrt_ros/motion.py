@@ -192,7 +192,8 @@ class Motion:
     def _interrupt(self, why: str) -> None:
         """Nothing of the chunk in play is sent any more, and the next one begins as after a start."""
         self.player.drop_chunk()
-        self.gate.arm(why)
+        if not self.gate.is_armed:  # the first reason tells most
+            self.gate.arm(why)
 
     # Control ticks
 
@@ -207,7 +208,7 @@ class Motion:
             if self._must_stop:
                 self._report('motion', 'stopped', self._must_stop)
                 return self.stop(self._must_stop, is_fault=True)
-            if inputs.lost:
+            if inputs.lost or inputs.measured is None:  # another fault may hide why
                 self._interrupt('a lost input')
             wanted = self.player.peek()
             if wanted is None or not self._passes_gate(wanted, inputs.measured):
@@ -224,8 +225,12 @@ class Motion:
             self._sent = measured  # steps count from where the robot is
         return True
 
-    def _limited(self, wanted: Command, measured: NDArray[np.float64] | None) -> Command:
-        limited = self.limits.limit(wanted.rows, wanted.due_s, self._sent, measured)
+    def _limited(self, wanted: Command, measured: NDArray[np.float64] | None) -> Command | None:
+        try:
+            limited = self.limits.limit(wanted.rows, wanted.due_s, self._sent, measured)
+        except ChunkRefused as refused:  # such as a sum of two finite rows that is not finite
+            self._report('motion', refused.reason, str(refused))
+            return self.stop(f'command refused: {refused}', is_fault=True)
         self.player.advance()
         self.anchor, self._sent, self._idle_ticks = self._sent, limited.rows[0], 0
         self._count(commands=1, position_clamps=limited.position_clamps, step_clamps=limited.step_clamps)
