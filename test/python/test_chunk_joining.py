@@ -67,6 +67,8 @@ def test_cross_fade_is_no_longer_than_the_old_chunk():
     old, new = TimedRows(np.zeros((5, 1)), origin=0), TimedRows(np.full((8, 1), 2.0), origin=4)
     assert cross_fade(old, new, now=4, blend_rows=6).rows[:, 0].tolist() == [1, 2, 2, 2, 2, 2, 2, 2]
     assert (cross_fade(old, new, now=5, blend_rows=6).rows[1:] == 2).all()
+    between = TimedRows(np.full((8, 1), 2.0), origin=3.5)  # rows at 4.5 and, after the old chunk, at 5.5
+    np.testing.assert_allclose(cross_fade(old, between, now=4, blend_rows=6).rows[:3, 0], [2 / 3, 2, 2])
 
 
 @given(st.integers(0, 12), st.floats(0, 9), st.floats(0, 9))
@@ -75,7 +77,7 @@ def test_cross_fade_carries_the_difference_in_equal_parts(blend_rows: int, now: 
     old, new = TimedRows(np.zeros((20, 1)), 0.0), TimedRows(np.ones((20, 1)), min(seen, now))
     mixed = cross_fade(old, new, now, blend_rows)
     path = mixed.at(now + np.arange(0, 15))[:, 0]
-    assert np.diff(path).max() <= 1 / (min(blend_rows, np.floor(20 - now + 1e-6)) + 1) + 1e-9
+    assert np.diff(path).max() <= 1 / min(blend_rows + 1, 20 - now) + 1e-9
     assert (np.diff(path) >= -1e-12).all()
 
 

@@ -72,12 +72,13 @@ def cross_fade(old: TimedRows, new: TimedRows, now: float, blend_rows: int) -> T
     """The rows of `new`, of which the first `blend_rows` after `now` come gradually from those of `old`.
 
     Both are taken at the same time. Row k of n mixed ones has k / (n + 1) of the new chunk, so that all steps
-    carry the same part of the difference; no more rows are mixed than `old` has left. Past rows are those of
-    `old`.
+    carry the same part of the difference; rows that `old` does not reach are never mixed. Past rows are those
+    of `old`.
     """
-    mixed = min(blend_rows, max(0, int(np.floor(old.end - now + ROUNDING))))
-    share = np.clip((new.times - now) / (mixed + 1), 0, 1)
-    share = np.where(share > 1 - ROUNDING / (mixed + 1), 1, share)
+    beyond = new.times[new.times > old.end + ROUNDING]
+    length = min([blend_rows + 1, *(beyond[:1] - now)])
+    share = np.clip((new.times - now) / length, 0, 1)
+    share = np.where(share > 1 - ROUNDING / length, 1, share)
     return TimedRows(interpolate(old.at(new.times), new.rows, share[:, np.newaxis]), new.origin)
 
 
