@@ -10,7 +10,7 @@ import numpy as np
 
 from flashrt_core.engine import Device, native_core
 from flashrt_ros import computer
-from flashrt_ros.check_findings import Finding, fail, ok
+from flashrt_ros.check_findings import Finding, fail, ok, size
 from flashrt_ros.demo_checkpoint import Sizes, write_demo_checkpoint
 from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.parameters import Parameters
@@ -18,23 +18,22 @@ from flashrt_ros.parameters import Parameters
 # Bytes of one weight, at least: what a recipe leaves in a wider type comes on top.
 _LEAST_BYTES = {'f32': 4, 'bf16': 2, 'fp8': 1, 'fp8_f16': 1, 'fp8_mixed': 1}
 _TINY = Sizes(image=28, vision_layers=1, layers=1, horizon=10, steps=1, prompt_capacity=8)
-_GB = 1e9
 
 
 def check_device(parameters: Parameters, weights: int | None) -> Iterator[Finding]:
     """weights: how many numbers the model has, None where the checkpoint could not be read."""
     device = _device_that_runs(parameters)
     where = f'{parameters.backend}: {device.name}, {device.versions}'
-    free = f'{device.free_bytes / _GB:.1f} of {device.total_bytes / _GB:.1f} GB free'
+    free = f'{size(device.free_bytes)} of {size(device.total_bytes)} free'
     needed = (weights or 0) * _LEAST_BYTES.get(parameters.recipe, 0)
     if needed > device.free_bytes:
         yield fail(
             'device',
-            f'{where}: {free}, but the weights alone take {needed / _GB:.1f} GB with model.recipe '
+            f'{where}: {free}, but the weights alone take {size(needed)} with model.recipe '
             f'{parameters.recipe}; end what else uses this memory, or choose a narrower recipe',
         )
         return
-    takes = f', the weights take {needed / _GB:.1f} GB at least' if needed else ''
+    takes = f', the weights take at least {size(needed)}' if needed else ''
     yield ok('device', f'{where}; a tiny model ran on it; {free}{takes}')
 
 

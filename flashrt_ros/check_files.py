@@ -10,15 +10,13 @@ from flashrt_core.errors import Error
 from flashrt_core.policy import FlashPolicy
 from flashrt_core.statistics import checkpoint_statistics, read_norm_stats
 from flashrt_core.tokenizer import Tokenizer
-from flashrt_ros.check_findings import Finding, fail, guarded, ok, skip, warn
+from flashrt_ros.check_findings import Finding, fail, guarded, ok, size, skip, warn
 from flashrt_ros.joint_limits import limits_of
 from flashrt_ros.load import check_fit
 from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.training_range import compare_ranges
 from flashrt_ros.without_weights import policy_without_weights
-
-_GB = 1e9
 
 
 class FileCheck:
@@ -88,8 +86,7 @@ class FileCheck:
         self.weights = found['elements']
         yield ok(
             'weights',
-            f'{found["tensors"]} tensors, none missing, {found["bytes"] / _GB:.2f} GB in {found["files"]} '
-            'file(s)',
+            f'{found["tensors"]} tensors, none missing, {size(found["bytes"])} in {found["files"]} file(s)',
         )
 
     def _statistics(self) -> Iterator[Finding]:

@@ -42,6 +42,11 @@ def skip(subject: str, why: str) -> Finding:
     return Finding('SKIP', subject, f'not checked: {why}')
 
 
+def size(count: float) -> str:
+    """'1.3 MB', '7.24 GB'."""
+    return f'{count / 1e9:.2f} GB' if count >= 1e8 else f'{count / 1e6:.1f} MB'
+
+
 def guarded(subject: str, findings: Iterable[Finding]) -> Iterator[Finding]:
     """The findings of one check, the last of them a FAIL if the check itself ends in an error."""
     try:

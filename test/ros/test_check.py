@@ -117,6 +117,12 @@ def test_an_unknown_key_is_a_warning(lines):
     assert 'joints.naems is not a parameter of this node (nearest: joints.names)' in text
 
 
+def test_a_file_that_is_not_there_is_a_line(flashrt_check):
+    result = flashrt_check(PARAMS / 'missing.yaml')
+    assert 'FAIL parameters: cannot be read: ' in result.output
+    assert result.exit_code == check.FAULTS
+
+
 def test_the_node_name_selects_the_parameters(flashrt_check):
     params = PARAMS / 'wrong_namespace.yaml'
     result = flashrt_check(params, '--node-name', '/robot_b/policy')

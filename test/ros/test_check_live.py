@@ -2,7 +2,9 @@
 # Copyright 2026 The flashrt_ros authors
 """`flashrt check` on a robot that runs: what it sees over DDS, and that it commands nothing."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import typer
@@ -211,3 +213,11 @@ def test_the_command_prints_a_robot(ros, other_ros, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     assert 'OK   camera base_0_rgb: /cam_base/image_raw: 16x12 rgb8' in result.output
     assert 'OK   controller arm: /arm_controller: 7 joints in this order' in result.output
+    page = (Path(__file__).parents[2] / 'docs' / 'check.md').read_text()
+    told = {subject.split(' ')[0] for subject in re.findall('`([^`]+)`', ' '.join(first_column(page)))}
+    printed = {re.match('(?:OK|WARN) +([^:]+):', line)[1] for line in result.output.splitlines()[:-1]}
+    assert {subject if subject in told else subject.split(' ')[0] for subject in printed} == told
+
+
+def first_column(page: str) -> list[str]:
+    return [line.split('|')[1] for line in page.splitlines() if line.startswith('| `')]
