@@ -32,18 +32,18 @@ class RobotDescriptionError(Error):
     """A description that does not give the limits that were asked for; every fault is in the text."""
 
 
-def parse_joint_limits(urdf_text: str, names: Sequence[str], *, prefix: str = '') -> JointLimits:
+def parse_joint_limits(urdf_text: str, names: Sequence[str]) -> JointLimits:
     """Position limits [rad or m] and the highest speed [rad/s or m/s] of `names`, in their order.
 
-    The robot writes `prefix` before each name. Nothing is filled in: what the URDF leaves out is refused,
-    also where its specification has a default of 0. Soft limits of a <safety_controller> are not read.
+    names: as the robot spells them. Nothing is filled in: what the URDF leaves out is refused, also where
+    its specification has a default of 0. Soft limits of a <safety_controller> are not read.
     """
     joints = _joints(_parse(urdf_text))
     faults: list[str] = []
     lower, upper, velocity = (np.zeros(len(names)) for _ in range(3))
     for i, name in enumerate(names):
         try:
-            lower[i], upper[i], velocity[i] = _limits(prefix + name, joints)
+            lower[i], upper[i], velocity[i] = _limits(name, joints)
         except RobotDescriptionError as fault:
             faults.append(str(fault))
     if faults:

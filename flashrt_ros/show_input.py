@@ -25,7 +25,7 @@ from flashrt_ros.input_picture import draw_views
 from flashrt_ros.inputs import Moment
 from flashrt_ros.observations import NotReady, Observed
 from flashrt_ros.parameters import Parameters
-from flashrt_ros.replay_setup import Warnings, checked_parameters
+from flashrt_ros.replay_setup import OnProgress, Warnings, checked_parameters, progress_bar
 from flashrt_ros.without_weights import policy_without_weights
 
 FAULTY = 2  # exit code
@@ -88,7 +88,12 @@ def shown_input(policy: FlashPolicy, parameters: Parameters, observed: Observed)
 
 
 def observe(
-    bag: Bag, parameters: Parameters, prompt_id: int, at_s: float | None, warn: Callable[[str], None]
+    bag: Bag,
+    parameters: Parameters,
+    prompt_id: int,
+    at_s: float | None,
+    warn: Callable[[str], None],
+    progress: OnProgress = lambda _: None,
 ) -> Observed:
     """The newest observation at that moment, formed when its last picture came; without it, the first."""
     inputs = BagInputs(parameters, once_per_reason(warn))
@@ -96,11 +101,15 @@ def observe(
     if end_ns > bag.end_ns:
         length_s = (bag.end_ns - bag.start_ns) / 1e9
         raise BagError(f'--at {at_s:g}: the recording {bag.path} is {length_s:.3f} s long')
+    # Pictures that came earlier are stale at that moment: they need not be decoded.
+    window_s = parameters.camera_max_age_s + parameters.max_clock_skew_s
+    earliest_ns = 0 if at_s is None else end_ns - round(window_s * 1e9)
     newest = None
     for message in bag.messages():
         if message.log_ns > end_ns:
             break
-        if not inputs.take(message):
+        progress(message.log_ns)
+        if not inputs.take(message) or message.log_ns < earliest_ns:
             continue
         now = Moment(message.log_ns, message.log_ns)
         try:
@@ -123,7 +132,9 @@ def _show(bag_path: Path, params: Path, at_s: float | None, out: Path, console: 
     prompt_id = policy.set_prompt(parameters.prompt)
     with Bag(bag_path, warnings) as bag:
         select_topics(bag, input_types(parameters), is_known, warnings)
-        shown = shown_input(policy, parameters, observe(bag, parameters, prompt_id, at_s, warnings))
+        with progress_bar(console, 'reading', bag) as progress:
+            observed = observe(bag, parameters, prompt_id, at_s, warnings, progress)
+        shown = shown_input(policy, parameters, observed)
         formed_s = (shown.observed.ready.ros_ns - bag.start_ns) / 1e9
     _write(draw_views(shown.slots, shown.images), out)
     _print_state(shown, parameters, console)

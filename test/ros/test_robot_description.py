@@ -53,13 +53,6 @@ def test_limits_come_by_name_in_the_order_asked_for():
     }
 
 
-def test_a_prefix_belongs_to_the_robot_and_not_to_the_names():
-    text = urdf(joint('left_joint_1'), joint('joint_1', limit=LIMITS | {'upper': '9'}))
-    limits = parse_joint_limits(text, ('joint_1',), prefix='left_')
-    assert limits.names == ('joint_1',)
-    assert limits.upper.tolist() == [2.0]
-
-
 @given(
     st.dictionaries(
         NAMES,

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from flashrt_core.prompt import state_bins
 from flashrt_ros import show_input
 from flashrt_ros.bag import Bag, BagError
+from flashrt_ros.bag_inputs import BagInputs
 from flashrt_ros.input_picture import draw_views, view_corner
 from flashrt_ros.load import load_policy
 from flashrt_ros.parameters import Parameters, read_parameters
@@ -184,6 +185,28 @@ def test_faults_are_named_and_nothing_is_written(command, arguments, changes, wo
     assert words in result.output
     assert 'Traceback' not in result.output
     assert picture is None
+
+
+def test_only_pictures_near_the_moment_are_decoded(checkpoint, monkeypatch):
+    given = parameters(checkpoint)
+    decoded = []
+
+    class Inputs(BagInputs):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            form = self.buffer.form
+            monkeypatch.setattr(
+                self.buffer, 'form', lambda now, prompt_id: decoded.append(now()) or form(now, prompt_id)
+            )
+
+    whole = observed(given, 1, 1.5)
+    monkeypatch.setattr(show_input, 'BagInputs', Inputs)
+    assert observed(given, 1, 1.5).stamp_ns == whole.stamp_ns
+    with Bag(BAG, lambda _: None) as bag:
+        since_start_s = [(moment.ros_ns - bag.start_ns) / 1e9 for moment in decoded]
+    window_s = given.camera_max_age_s + given.max_clock_skew_s
+    assert min(since_start_s) >= 1.5 - window_s
+    assert max(since_start_s) <= 1.5
 
 
 def test_a_recording_without_an_observation_says_why(checkpoint):
