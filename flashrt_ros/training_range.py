@@ -6,9 +6,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_core.errors import Error
+from flashrt_ros.grippers import GripperMap
 from flashrt_ros.joint_limits import JointLimits
+from flashrt_ros.outputs import OutputMap
+from flashrt_ros.parameters import Parameters
 
 _TOLERATED = 0.1  # of the width of the training range; statistics have outliers and limits are set with care
+
+
+def compare_ranges(
+    parameters: Parameters, limits: JointLimits, action_range: NDArray[np.float64] | None
+) -> list[str]:
+    """`compare` with Policy.action_range, where grippers are in the unit of the model."""
+    if action_range is None:
+        return []
+    low, high = GripperMap(parameters).to_robot(action_range)
+    return compare(limits, low, high, OutputMap(parameters).is_velocity)
 
 
 def compare(

@@ -4,15 +4,14 @@
 
 import numpy as np
 import pytest
-from fake_policy import parameters
+from fake_policy import VELOCITY, parameters
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from reference_robot import LIMITS, NAMES, POSITIONS, VELOCITIES
 
 from flashrt_core.errors import Error
-from flashrt_ros.grippers import GripperMap
-from flashrt_ros.training_range import compare
+from flashrt_ros.training_range import compare, compare_ranges
 
 values = arrays.arrays(np.float64, 7, elements=st.floats(-4, 4))
 
@@ -54,7 +53,7 @@ def test_ranges_apart_are_refused_by_name(low: float, high: float, text: str):
     assert f'nothing in common: joint_3: trained on {text}, limits -2..2. ' in str(caught.value)
 
 
-def test_a_gripper_that_closes_upwards():
+def test_a_policy_whose_gripper_speaks_another_unit():
     settings = parameters(
         grippers__names=['gripper'],
         grippers__model_one=['closed'],
@@ -62,10 +61,21 @@ def test_a_gripper_that_closes_upwards():
         grippers__closed=[0.0],
     )
     trained = np.vstack([changed(LIMITS.lower, gripper=0.0), changed(LIMITS.upper, gripper=1.0)])
-    low, high = GripperMap(settings).to_robot(trained)
-    assert low[6] > high[6]
-    assert compare(LIMITS, low, high, POSITIONS) == []
-    assert len(compare(LIMITS, *trained, POSITIONS)) == 1  # not mapped: 1 is no metre
+    assert compare_ranges(settings, LIMITS, trained) == []  # 1 is 0.00 m: it closes upwards
+    (warning,) = compare_ranges(settings, LIMITS, trained + [0, 0, 0, 0, 0, 0, 0.5])
+    assert warning.startswith('gripper: trained on -0.04..0.04, limits 0..0.08')
+
+
+def test_a_policy_of_velocities():
+    trained = np.vstack(
+        [changed(-LIMITS.max_velocity, gripper=0), changed(LIMITS.max_velocity, gripper=0.08)]
+    )
+    assert compare_ranges(parameters(**VELOCITY), LIMITS, trained) == []
+    assert len(compare_ranges(parameters(**VELOCITY), LIMITS, 2 * trained)) == 7
+
+
+def test_a_policy_that_knows_no_range():
+    assert compare_ranges(parameters(), LIMITS, None) == []
 
 
 def test_every_joint_apart_is_named():
