@@ -16,11 +16,11 @@ class StopLatch:
     of one steady clock. Thread-safe.
     """
 
-    def __init__(self, is_required: bool = False, timeout_s: float = math.inf) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_pressed = False
         self._reason = ''
-        self.configure(is_required, timeout_s)
+        self.configure(is_required=False, timeout_s=math.inf)
 
     def configure(self, is_required: bool, timeout_s: float) -> None:
         """Begins to listen anew; what is latched stays latched, and what was pressed stays pressed."""

@@ -46,7 +46,8 @@ class AnyOrder(RuleBasedStateMachine):
         )
         self.period_s = 1 / rate_hz
         self.is_velocity = OutputMap(chosen).is_velocity
-        self.latch = StopLatch(chosen.estop_required, chosen.estop_timeout_s)
+        self.latch = StopLatch()
+        self.latch.configure(chosen.estop_required, chosen.estop_timeout_s)
         self.motion = Motion(chosen, LIMITS, FakePolicy(chosen).spec, self.latch, lambda *_: None)
         self.is_required = is_required
         self.now_s, self.measured, self.chunks, self.prompt_id = 0.0, AT_REST.copy(), 0, 1

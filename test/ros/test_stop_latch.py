@@ -11,34 +11,13 @@ from hypothesis import strategies as st
 from flashrt_ros.stop_latch import StopLatch
 
 TIMEOUT_S = 0.5
+NO_MESSAGE = 'no message has come on the stop topic, which is required'
 
 
 def configured(is_required: bool) -> StopLatch:
     latch = StopLatch()
     latch.configure(is_required, TIMEOUT_S)
     return latch
-
-
-def test_another_configuration_releases_nothing():
-    latch = configured(False)
-    latch.message(True, 0.0)
-    latch.configure(True, TIMEOUT_S)
-    assert latch.reason == 'the stop was pressed'
-    assert 'still pressed' in latch.reset(0.1)
-    latch.message(False, 0.2)
-    assert latch.reset(0.3) == ''
-    latch.configure(False, TIMEOUT_S)
-    assert not latch.is_latched
-
-
-def test_required_stop_has_to_be_heard_again_after_another_configuration():
-    latch = configured(False)
-    latch.message(False, 0.0)
-    latch.configure(True, TIMEOUT_S)
-    assert 'no message has come' in latch.reset(0.1)
-
-
-NO_MESSAGE = 'no message has come on the stop topic, which is required'
 
 
 def released(is_required: bool = True) -> StopLatch:
