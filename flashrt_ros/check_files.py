@@ -121,9 +121,14 @@ class FileCheck:
 
     def _policy(self) -> Iterator[Finding]:
         """View slots, widths of the statistics, and everything else that loading would refuse."""
+        if self._parameters.representation == 'end_effector':
+            yield fail(
+                'policy',
+                'end_effector actions are no joint commands: they run in offline replay, not in the node',
+            )
         needed = [subject for subject in ('checkpoint', 'statistics', 'tokenizer') if subject in self._failed]
         if needed:
-            yield skip('view slots', f'{" and ".join(needed)} failed')
+            yield skip('view slots', f'{", ".join(needed)} failed')
             return
         policy = policy_without_weights(self._parameters)
         try:
@@ -141,6 +146,8 @@ class FileCheck:
         for text in policy.pipeline.warnings:
             yield warn('statistics', text)
         yield ok('normalisation', policy.pipeline.sources['normalisation'])
+        for text in _chunking_faults(policy, self._parameters):
+            yield fail('policy', text)
 
     def _token_budget(self) -> Iterator[Finding]:
         if self.policy is None:
@@ -173,3 +180,19 @@ class FileCheck:
                 yield warn('training range', text)
             if not warnings:
                 yield ok('training range', 'no joint was trained to go beyond its limits, as far as is known')
+
+
+def _chunking_faults(policy: FlashPolicy, parameters: Parameters) -> Iterator[str]:
+    """What the node would refuse after the weights have been read."""
+    if parameters.chunk_mode != 'rtc':
+        return
+    if parameters.chunk_rtc == 'guided' and policy.pipeline.guidance is None:
+        yield (
+            'chunk.mode is rtc, and this checkpoint does not say how to guide; set chunk.rtc_schedule, '
+            'chunk.rtc_execution_horizon and chunk.rtc_max_weight'
+        )
+    if parameters.chunk_rtc == 'hard' and not policy.pipeline.max_hard_delay:
+        yield (
+            'chunk.rtc is hard, and this checkpoint was not trained for it (rtc_training_max_delay); set '
+            'chunk.rtc: guided'
+        )

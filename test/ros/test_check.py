@@ -204,11 +204,19 @@ def matches(words: str, text: str) -> bool:
         ({'model__backend': 'cuda', 'model__device': 63}, 'device: '),
         ({'computer__affinity': [9999]}, 'computer: computer.affinity names the cores 9999'),
         ({'model__state_text_width': 32}, 'policy: .*state_text_width'),
+        ({'actions__representation': 'end_effector'}, 'policy: end_effector actions are no joint commands'),
+        ({'chunk__mode': 'rtc'}, 'policy: .*set chunk.rtc_schedule'),
+        ({'chunk__mode': 'rtc', 'chunk__rtc': 'hard'}, 'policy: .*set chunk.rtc: guided'),
     ],
 )
 def test_parameters_that_do_not_fit_the_checkpoint_fail(lines, changes, words):
     found = texts(lines(**changes), 'FAIL')
     assert any(matches(words, text) for text in found), found
+
+
+def test_real_time_chunking_passes_with_its_settings(lines):
+    guidance = {'chunk__rtc_schedule': 'exp', 'chunk__rtc_execution_horizon': 5, 'chunk__rtc_max_weight': 5.0}
+    assert not texts(lines(chunk__mode='rtc', **guidance), 'FAIL')
 
 
 def test_an_unknown_slot_is_told_with_those_of_the_model(lines):
