@@ -46,6 +46,8 @@ def policy_settings(parameters: Parameters) -> PolicySettings:
         horizon=parameters.horizon,
         state_text_width=parameters.state_text_width,
         allow_degenerate_statistics=parameters.allow_degenerate_statistics,
+        min_statistics_width=parameters.min_statistics_width,
+        state_limit=parameters.state_limit or None,
         real_time_chunking=parameters.chunk_mode == 'rtc',
         guidance=_guidance(parameters),
         seed=parameters.seed,

@@ -182,6 +182,22 @@ class Parameters:
         'run although a column of the statistics has no width',
         default=False,
     )
+    min_statistics_width: float = key(
+        'model.min_statistics_width',
+        'a column of the statistics that is narrower has no width',
+        unit='rad or m',
+        default=1e-3,
+        low=0.0,
+        high=1.0,
+    )
+    state_limit: float = key(
+        'model.state_limit',
+        'a joint whose normalised value is further from 0 gives no chunk, where 1 is the end of the training '
+        'data; 0: it is only named in ~/status',
+        default=0.0,
+        low=0.0,
+        high=1000.0,
+    )
     seed: int = key('model.seed', 'seed of the noise', default=0, low=0, high=2**63 - 1)
 
     prompt: str = key('prompt', 'the task in words, until one arrives on ~/prompt', live=True)

@@ -377,6 +377,14 @@ def test_what_concerns_the_backend_reaches_the_policy():
     assert usual.calibration is usual.packed is usual.tuning is None
 
 
+def test_limits_of_the_training_data_reach_the_policy():
+    """R-47 and R-48."""
+    usual = policy_settings(parameters())
+    assert (usual.min_statistics_width, usual.state_limit) == (1e-3, None)
+    settings = policy_settings(parameters(model__min_statistics_width=0.01, model__state_limit=1.5))
+    assert (settings.min_statistics_width, settings.state_limit) == (0.01, 1.5)
+
+
 # Documentation
 
 
