@@ -49,13 +49,25 @@ class CommandLimits:
     measured, while the row lasts.
     """
 
-    def __init__(self, limits: JointLimits, is_velocity: NDArray[np.bool_], max_clamped_rows: int) -> None:
-        """is_velocity: [joints], whether a column holds velocities; max_clamped_rows: of one chunk."""
+    def __init__(
+        self,
+        limits: JointLimits,
+        is_velocity: NDArray[np.bool_],
+        max_clamped_rows: int,
+        is_gripper: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """is_velocity: [joints], whether a column holds velocities; max_clamped_rows: of one chunk.
+
+        is_gripper: [joints], columns that are clamped as all others and count as no clamped rows: a policy
+        closes a gripper by asking for more than closed.
+        """
         self._limits = limits
         self._is_velocity = np.asarray(is_velocity, bool)
         self._positions = np.flatnonzero(~self._is_velocity)  # columns
         self._velocities = np.flatnonzero(self._is_velocity)
         self._max_clamped_rows = max_clamped_rows
+        is_gripper = np.zeros(len(limits.names), bool) if is_gripper is None else is_gripper
+        self._is_counted = ~np.asarray(is_gripper, bool)
         # Of the values themselves, whatever was commanded before.
         self._lowest = np.where(self._is_velocity, -limits.max_velocity, limits.lower)
         self._highest = np.where(self._is_velocity, limits.max_velocity, limits.upper)
@@ -71,7 +83,7 @@ class CommandLimits:
         intervals_s = self._intervals(row_period_s * np.arange(1, len(actions) + 1), len(actions))
         start = _clip(actions[0], self._limits.lower, self._limits.upper)
         clamped = self._clamped(actions, intervals_s, start, None)
-        beyond = clamped.position | clamped.step
+        beyond = (clamped.position | clamped.step) & self._is_counted
         rows = int(beyond.any(axis=1).sum())
         if rows <= self._max_clamped_rows:
             return

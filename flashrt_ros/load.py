@@ -134,12 +134,14 @@ def _trial(policy: 'Policy', prompt_id: int, parameters: Parameters) -> list[str
         images={slot: np.zeros((side, side, 3), np.uint8) for slot in policy.spec.cameras},
         state=np.zeros(joints, np.float64),
         prompt_id=prompt_id,
+        is_trial=True,
     )
     chunk = policy.infer(observation)
     shape = chunk.actions.shape
     if len(shape) != 2 or shape[0] < 1 or shape[1] != joints:
         return [f'a chunk has shape {list(shape)}, needed at least 1 row and {joints} columns']
     if parameters.chunk_mode == 'rtc':
-        prefix = ActionPrefix(chunk.model_actions, delay=min(1, shape[0] - 1), mode=parameters.chunk_rtc)
+        delay = min(1, shape[0] - 1)
+        prefix = ActionPrefix(chunk.model_actions, delay, parameters.chunk_rtc, observation.state)
         policy.infer(observation, prefix=prefix)
     return []

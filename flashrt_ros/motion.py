@@ -61,7 +61,8 @@ class Motion:
         is_velocity = OutputMap(parameters).is_velocity
         self.player = ChunkPlayer(player_settings(parameters, spec.horizon, spec.max_hard_delay))
         self.gate = FirstCommandGate(limits.names, _gaps(parameters), parameters.first_command, is_velocity)
-        self.limits = CommandLimits(limits, is_velocity, parameters.max_clamped_rows)
+        is_gripper = np.isin(parameters.joint_names, parameters.gripper_names)
+        self.limits = CommandLimits(limits, is_velocity, parameters.max_clamped_rows, is_gripper)
         self.latch = latch
         self._is_velocity = is_velocity
         self._row_period_s = parameters.row_period_s

@@ -275,8 +275,10 @@ class PolicyNode(LifecycleNodeMixin, Node):
         try:
             parts.commands.send(parts.outputs.split(command), parts.motion.anchor, self._now())
         except ChunkRefused as refused:  # whatever was wrong before: this number leaves the node nowhere
-            self.get_logger().error(f'command refused before publishing: {refused}')
-            parts.motion.stop(f'command refused before publishing: {refused}', is_fault=True)
+            why = f'command refused before publishing: {refused}'
+            self.get_logger().error(why)
+            # What was sent before is overridden; the override of a refused override is none.
+            self._send(parts, parts.motion.stop(why, is_fault=True))
             return
         parts.latency.note_command(command.chunk_id, self._now())
 

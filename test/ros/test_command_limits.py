@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from reference_robot import AT_REST, LIMITS, NAMES, PERIOD_S, POSITIONS, VELOCITIES, checker, chunk, due
 
 from flashrt_core.errors import Error
-from flashrt_ros.command_limits import ChunkRefused, Limited
+from flashrt_ros.command_limits import ChunkRefused, CommandLimits, Limited
 from flashrt_ros.joint_limits import JointLimits, limits_of
 
 # A sum is rounded once: what was added may appear to be half a unit in the last place of the sum larger.
@@ -379,3 +379,22 @@ def test_limits_of_the_parameters():
     np.testing.assert_array_equal(limits.lower, LIMITS.lower)
     np.testing.assert_array_equal(limits.upper, LIMITS.upper)
     np.testing.assert_array_equal(limits.max_velocity, LIMITS.max_velocity)
+
+
+def test_gripper_that_is_pushed_against_its_end_is_clamped_and_refuses_nothing():
+    names = ('joint_1', 'gripper')
+    limits = JointLimits(names, np.array([-2.0, 0.0]), np.array([2.0, 0.08]), np.array([1.5, 0.2]))
+    rows = np.tile([0.1, 0.081], (50, 1))
+    is_gripper = np.array([False, True])
+    no_velocity = np.zeros(2, bool)
+    judging_all = CommandLimits(limits, no_velocity, 10)
+    with pytest.raises(ChunkRefused, match='most of all gripper'):
+        judging_all.check_chunk(rows, 0.02)
+    sparing = CommandLimits(limits, no_velocity, 10, is_gripper)
+    sparing.check_chunk(rows, 0.02)
+    limited = sparing.limit(rows, 0.02 * np.arange(1, 51), np.array([0.1, 0.08]), None)
+    assert limited.rows[:, 1].max() == 0.08
+    assert limited.position_clamps.tolist() == [0, 50]
+    rows[:, 0] = 2.5
+    with pytest.raises(ChunkRefused, match='most of all joint_1'):
+        sparing.check_chunk(rows, 0.02)
