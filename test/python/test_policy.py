@@ -256,6 +256,16 @@ def test_state_beyond_the_training_data(settings, fake_core):
         limited.infer(observe(limited, state=state), seed=0)
 
 
+def test_trial_is_made_whatever_the_limit_of_the_state(settings, fake_core):
+    """Joints at zero may be far from the training data."""
+    policy = load_policy(replace(settings, state_limit=0.1), fake_core)
+    policy.set_prompt('go')
+    measured = observe(policy, state=[1.0] * 7)
+    with pytest.raises(Error, match='state_limit'):
+        policy.infer(measured, seed=0)
+    assert policy.infer(replace(measured, is_trial=True), seed=0).actions.shape == (10, 7)
+
+
 def text_of(policy):
     processor = policy.tokenizer._processor
     return processor.decode(policy.engine.calls[-1]['tokens'].tolist())

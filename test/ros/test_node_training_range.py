@@ -34,6 +34,7 @@ def test_joint_beyond_the_training_data_is_named_and_beyond_the_limit_refused(ro
 
     bench.load = load
     bench.activate()
+    assert [observation.is_trial for observation in bench.policy.observations] == [True]
     bench.feed()
     eventually(
         lambda: bench.statuses and key_values(bench.statuses[-1]).get('out_of_range.joint_1') == '2.000',
@@ -44,3 +45,4 @@ def test_joint_beyond_the_training_data_is_named_and_beyond_the_limit_refused(ro
     asked, chunks = len(bench.policy.observations), len(bench.chunks)
     eventually(lambda: len(bench.policy.observations) > asked + 3, 'further inferences')
     assert len(bench.chunks) == chunks
+    assert not any(observation.is_trial for observation in bench.policy.observations[1:])

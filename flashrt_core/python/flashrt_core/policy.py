@@ -191,7 +191,7 @@ class FlashPolicy:
                 f'{self._prompt_id or "none; call set_prompt first"}'
             )
         state = self.pipeline.state_forms(self._checked_state(observation.state))
-        out_of_range = self._check_range(state.normalised)
+        out_of_range = self._check_range(state.normalised, observation.is_trial)
         images = self._engine_images(observation)
         tokens = self._fixed_tokens
         if tokens is None:
@@ -346,10 +346,10 @@ class FlashPolicy:
             raise Error(f'infer: the state is not finite: {listed}')
         return state
 
-    def _check_range(self, normalised: NDArray) -> tuple[OutOfRange, ...]:
+    def _check_range(self, normalised: NDArray, is_trial: bool) -> tuple[OutOfRange, ...]:
         """Reports columns beyond the training data; refuses beyond the limit of the settings."""
         beyond = _REPORTED_BEYOND.get(self.pipeline.state_kind, 1.0)
-        limit = self._settings.state_limit
+        limit = None if is_trial else self._settings.state_limit
         found = tuple(
             OutOfRange(i, self._names[i], value)
             for i, value in enumerate(normalised.tolist())

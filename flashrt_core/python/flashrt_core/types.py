@@ -71,6 +71,7 @@ class Observation:
     state: NDArray[np.float64]  # [state_dim], robot units, in the order of the policy's state
     stamps_ns: Mapping[str, int] = field(default_factory=dict)  # stream name -> header stamp that was used
     prompt_id: int = 0  # as returned by set_prompt
+    is_trial: bool = False  # made up to try the policy, not measured: state_limit does not apply to it
 
 
 @dataclass(frozen=True)
