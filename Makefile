@@ -5,17 +5,19 @@
 
 PYTHON ?= python3
 MODEL ?= pi05
+MINUTES ?= 10
 
 VENV := .venv
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-core test-python test-gpu lint install googletest clean
+.PHONY: help demo test test-core test-python test-gpu soak lint install googletest clean
 
 help:
 	@echo 'make demo       replay a recorded robot through the policy node (MODEL=pi05)'
 	@echo 'make test       build and run every test; those that need a GPU are skipped without one'
 	@echo 'make test-gpu   the tests that need a GPU, none skipped (SANITIZE=memcheck or racecheck: kernel tests alone)'
+	@echo 'make soak       run the node among faults on this machine (MINUTES=10)'
 	@echo 'make lint       formatting, lint and layer check'
 	@echo 'make clean      remove .venv and build'
 
@@ -131,6 +133,10 @@ else
 	$(ON_GPU) PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(VENV)/bin/pytest -m gpu --junitxml=$(RESULTS)/python.xml || failed=1; \
 	$(RUN) $(VENV)/bin/python test/gpu_report.py $(RESULTS) && exit $$failed
 endif
+
+# The node on a policy without a model: it needs no CUDA either.
+soak: $(DEMO_INSTALLED)
+	$(RUN) $(VENV)/bin/python -m flashrt_ros.soak --minutes $(MINUTES)
 
 lint: $(VENV)/.requirements-lint
 	$(VENV)/bin/clang-format --dry-run -Werror $(shell find flashrt_core test -name '*.[hc]pp' -o -name '*.cu' -o -name '*.cuh')

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from lifecycle_msgs.msg import Transition
-from lifecycle_msgs.srv import ChangeState
+from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.client import Client
 from rclpy.node import Node
 from std_srvs.srv import Trigger
@@ -22,6 +22,7 @@ from flashrt_core.errors import Error
 
 COMMAND = (sys.executable, '-m', 'flashrt_ros.policy_node')
 _CONFIGURE_S, _DISCOVERY_S, _ANSWER_S, _STOP_S = 300.0, 30.0, 10.0, 10.0
+_HEARD_S = 1.0  # for the answer to a question without effect
 _LOOK_AROUND_S = 1.0  # for the discovery of a node that is there already
 _LINES_SHOWN = 15
 
@@ -46,8 +47,10 @@ class NodeProcess:
         self._process: subprocess.Popen | None = None
         # All made now: a stop must not wait until its service has been discovered.
         self._change = client.create_client(ChangeState, f'{name}/change_state')
+        self._state = client.create_client(GetState, f'{name}/get_state')
         self._triggers = {
-            service: client.create_client(Trigger, f'{name}/{service}') for service in ('start', 'stop')
+            service: client.create_client(Trigger, f'{name}/{service}')
+            for service in ('start', 'stop', 'estop_reset')
         }
         values = {'use_sim_time': simulated_time} | dict(overrides)
         self._command = [*command, '--ros-args', '--params-file', os.fspath(params)]
@@ -81,14 +84,19 @@ class NodeProcess:
         if exception[0] is None and self._process.returncode:
             raise Error(f'the node ended with code {self._process.returncode}; {self._last_lines()}')
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def configure(self) -> None:
+        self.wait_for(self._is_heard, 'an answer of the node', _DISCOVERY_S)
         self._change_state(Transition.TRANSITION_CONFIGURE, 'configure', _CONFIGURE_S)
 
     def activate(self) -> None:
         self._change_state(Transition.TRANSITION_ACTIVATE, 'activate', _ANSWER_S)
 
     def trigger(self, service: str) -> None:
-        """~/start, ~/stop."""
+        """~/start, ~/stop, ~/estop_reset."""
         answer = self._call(self._triggers[service], Trigger.Request(), _ANSWER_S)
         if not answer.success:
             raise Error(f'{self._name}/{service} was refused: {answer.message}')
@@ -104,6 +112,16 @@ class NodeProcess:
             if time.monotonic() > deadline:
                 raise Error(f'{what} did not happen within {timeout_s:g} s; {self._last_lines()}')
             time.sleep(0.005)
+
+    def _is_heard(self) -> bool:
+        """The first answers may get lost while the two sides discover each other."""
+        if not (self._state.service_is_ready() and self._change.service_is_ready()):
+            return False
+        future = self._state.call_async(GetState.Request())
+        deadline = time.monotonic() + _HEARD_S
+        while not future.done() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return future.done()
 
     def _change_state(self, transition: int, label: str, timeout_s: float) -> None:
         request = ChangeState.Request(transition=Transition(id=transition))

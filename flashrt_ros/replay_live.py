@@ -5,7 +5,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -52,7 +52,7 @@ def replay_live(
     warnings = Warnings(console)
     parameters = checked_parameters(params, warnings, overrides)
     set_up_transport(params)
-    with Bag(bag_path, warnings) as bag, _spinning_node() as node:
+    with Bag(bag_path, warnings) as bag, spinning_node('flashrt_replay') as node:
         inputs = input_topics(parameters)
         topics = select_topics(bag, input_types(parameters), is_installed, warnings) & inputs.keys()
         observe(node)
@@ -114,11 +114,11 @@ def _profile(params: Path) -> Path | None:
 
 
 @contextmanager
-def _spinning_node():
+def spinning_node(name: str) -> Iterator[Node]:
     """A node whose callbacks run in a thread of their own."""
     context = Context()
     rclpy.init(context=context, signal_handler_options=SignalHandlerOptions.NO)
-    node = Node('flashrt_replay', context=context)
+    node = Node(name, context=context)
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(node)
     is_done = threading.Event()

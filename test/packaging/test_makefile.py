@@ -116,6 +116,12 @@ def test_test_needs_no_demo_and_prepares_once(project: Project):
     assert project.make('test') == tests
 
 
+def test_the_soak_run_takes_the_minutes_and_what_the_demo_has(project: Project):
+    project.make('demo')
+    assert project.make('soak', 'MINUTES=3') == ['python -m flashrt_ros.soak --minutes 3']
+    assert project.make('soak') == ['python -m flashrt_ros.soak --minutes 10']
+
+
 def test_the_demo_is_built_without_cuda_and_takes_what_is_there(project: Project):
     assert called(project.make('demo'), '-e . -C cmake.define.FLASHRT_CUDA=OFF')
     assert called(project.make('test'), '-e . -C cmake.define.FLASHRT_CUDA=AUTO')

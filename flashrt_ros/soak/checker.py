@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Judges a journal by the rules of the node: limits, steps, age of data, reactions, memory, counters."""
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flashrt_ros.bag_inputs import stream_counts
+from flashrt_ros.parameters import Parameters
+from flashrt_ros.soak.configuration import ARM_TOPIC, CAMERA_TOPICS, HAND_TOPIC, JOINT_TOPIC
+from flashrt_ros.soak.evidence import Evidence, Seen, start_ns, stream_stamp_ns
+from flashrt_ros.soak.faults import Fault
+from flashrt_ros.soak.journal import Happening, Journal, SentChunk, Usage
+from flashrt_ros.soak.verdict import Finding, Trials, Verdict
+
+# Control periods that a reaction may take in a live run; the exact rule, one, is tested on a fake clock.
+SLACK = 10
+RESUME_S = 10.0
+MEMORY_BYTES = 16 << 20  # that the process may grow by after the first round of faults
+DESCRIPTORS = 2
+FEWEST_PLAYED = 0.5  # of the commands that move: otherwise nothing was learnt about the age of their data
+_TOLERANCE = 1e-6  # rad or m
+_SAMPLES = 20  # of memory, at either end
+
+
+def judge(
+    title: str, journal: Journal, parameters: Parameters, faults: Sequence[Fault], sent: Mapping[str, int]
+) -> Verdict:
+    """sent: topic -> messages of cameras and joints that were published."""
+    arm = Evidence(journal, parameters, ARM_TOPIC)
+    hand = Evidence(journal, parameters, HAND_TOPIC)
+    episodes = list(_episodes(journal.happenings, faults))
+    trials = {fault.name: Trials(fault.name) for fault in faults}
+    findings = [
+        *limit_faults(arm, parameters),
+        *limit_faults(hand, parameters),
+        *step_faults(arm, parameters),
+        *step_faults(hand, parameters),
+        *data_faults(arm, parameters),
+        *itertools.chain.from_iterable(
+            episode_faults(episode, arm.seen, journal.chunks, parameters, trials) for episode in episodes
+        ),
+        *(
+            Finding('every fault is tried', f'{item.fault} never was')
+            for item in trials.values()
+            if not item.count
+        ),
+        *usage_faults(journal.usage, journal.happenings),
+        *stream_faults(journal, sent),
+        *clamp_faults(journal, faults),
+    ]
+    ends_ns = [entry.at_ns for entry in (*journal.happenings, *journal.usage)]
+    return Verdict(
+        title,
+        (max(ends_ns) - min(ends_ns)) / 1e9 if ends_ns else 0.0,
+        tuple(findings),
+        tuple(trials.values()),
+        _figures(journal, arm, sent),
+    )
+
+
+def limit_faults(evidence: Evidence, parameters: Parameters) -> Iterator[Finding]:
+    """Every value of every message is finite and inside the limits of its joint."""
+    columns = [parameters.joint_names.index(joint) for joint in evidence.joints]
+    for seen in evidence.seen:
+        for row in seen.command.rows:
+            for joint, column, value in zip(_joints(seen, evidence), columns, row, strict=True):
+                low, high = parameters.joint_lower[column], parameters.joint_upper[column]
+                if not low - _TOLERANCE <= value <= high + _TOLERANCE:  # NaN fails as well
+                    yield Finding('limits', f'{joint} is commanded to {value}, allowed: {low} to {high}')
+
+
+def _joints(seen: Seen, evidence: Evidence) -> Sequence[str]:
+    if seen.command.joints not in ((), evidence.joints):
+        raise ValueError(f'{seen.command.topic} names {seen.command.joints}, wanted {evidence.joints}')
+    return evidence.joints
+
+
+def step_faults(evidence: Evidence, parameters: Parameters) -> Iterator[Finding]:
+    """No row is further from the row before than max_velocity allows in the time between them.
+
+    The first row of a message follows the first row of the message before by a control period.
+    """
+    columns = [parameters.joint_names.index(joint) for joint in evidence.joints]
+    speeds = np.array(parameters.joint_max_velocity)[columns]
+    period_s = 1 / parameters.control_rate_hz
+    for before, seen in itertools.pairwise(evidence.seen):
+        command = seen.command
+        times = np.diff([0.0, *command.due_s]) if command.due_s else np.zeros(1)
+        times[0] = period_s * (1 + seen.missed)
+        steps = np.abs(np.diff([before.command.rows[0], *command.rows], axis=0))
+        for row, column in np.argwhere(~(steps <= speeds * times[:, np.newaxis] + _TOLERANCE)):
+            yield Finding(
+                'rate limit',
+                f'{evidence.joints[column]} steps by {steps[row, column]:.6f} in {times[row] * 1e3:.1f} ms '
+                f'(row {row} of command {command.sequence}), allowed: {speeds[column] * times[row]:.6f}',
+            )
+
+
+def data_faults(evidence: Evidence, parameters: Parameters) -> Iterator[Finding]:
+    """Commands come from chunks whose data were fresh, and rows are played when they are due.
+
+    Later only where play begins at row 0 from a standstill, which is as late as the chunk took to compute.
+    """
+    played = [seen for seen in evidence.seen if seen.played]
+    moving = [seen for seen in evidence.seen if not seen.is_hold]
+    if len(played) < FEWEST_PLAYED * len(moving) or not played:
+        yield Finding(
+            'age of data',
+            f'only {len(played)} of {len(moving)} commands in motion are rows of chunks',
+        )
+    limits_s = dict.fromkeys(parameters.camera_names, parameters.camera_max_age_s)
+    limits_s |= dict.fromkeys(parameters.joint_topics, parameters.joint_max_age_s)
+    slack_s = SLACK / parameters.control_rate_hz
+    for seen in played:
+        chunk, row = seen.played.chunk, seen.played.row
+        for stream, age_s in chunk.ages_s.items():
+            # The limit holds when the observation is formed; inference begins right after.
+            if age_s > limits_s[stream] + slack_s:
+                yield Finding(
+                    'age of data',
+                    f'chunk {chunk.chunk_id} used data of {stream} that were {age_s:.3f} s old, '
+                    f'allowed: {limits_s[stream]} s',
+                )
+        wanted_ns = start_ns(chunk) + (row + 1) * parameters.row_period_s * 1e9
+        late_s = (seen.command.sent_ns + seen.played.due_s * 1e9 - wanted_ns) / 1e9
+        allowed_s = (chunk.end_ns - chunk.start_ns) / 1e9 + slack_s
+        if not -slack_s <= late_s <= allowed_s:
+            yield Finding(
+                'age of data',
+                f'row {row} of chunk {chunk.chunk_id} was commanded {late_s:.3f} s after it was due, '
+                f'allowed: {-slack_s:.3f} to {allowed_s:.3f} s',
+            )
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One fault from its begin to the next one."""
+
+    fault: Fault
+    begin_ns: int
+    end_ns: int
+    started_ns: int | None  # ~/start was called
+    next_ns: float  # begin of the next episode
+
+    @property
+    def free_ns(self) -> int:
+        """From when on the robot may move again."""
+        if self.fault.is_stopping:
+            return self.end_ns if self.started_ns is None else self.started_ns
+        return self.end_ns if self.fault.streams else self.begin_ns
+
+
+def _episodes(happenings: Sequence[Happening], faults: Sequence[Fault]) -> Iterator[Episode]:
+    known = {fault.name: fault for fault in faults}
+    groups: list[dict[str, int]] = []
+    names: list[str] = []
+    for item in happenings:
+        if item.what == 'begin':
+            groups.append({})
+            names.append(item.fault)
+        groups[-1][item.what] = item.at_ns
+    for name, group, following in itertools.zip_longest(names, groups, groups[1:]):
+        if 'end' in group:  # else the run was cut off
+            next_ns = following['begin'] if following else math.inf
+            yield Episode(known[name], group['begin'], group['end'], group.get('start'), next_ns)
+
+
+def episode_faults(
+    episode: Episode,
+    commands: Sequence[Seen],
+    chunks: Sequence[SentChunk],
+    parameters: Parameters,
+    trials: Mapping[str, Trials],
+) -> Iterator[Finding]:
+    """The node held in time, moved on fresh data only, and moved again; with ~/start where it is needed."""
+    fault = episode.fault
+    item = trials[fault.name]
+    item.count += 1
+    during = [seen for seen in commands if episode.begin_ns <= seen.command.received_ns < episode.next_ns]
+    if fault.is_stopping and episode.started_ns is None:
+        yield Finding('commanding ends', f'{fault.name}: it went on, or ~/start was refused')
+    if not fault.is_stopping and episode.started_ns is not None:
+        yield Finding('commanding goes on', f'{fault.name}: motion came back with ~/start only')
+    since_ns = episode.begin_ns
+    if fault.reaction_s is not None:
+        period_s = 1 / parameters.control_rate_hz
+        item.bound_s = fault.reaction_s + period_s
+        item.live_bound_s = fault.reaction_s + SLACK * period_s
+        held = next((seen.command.received_ns for seen in during if seen.is_hold), None)
+        if held is None:
+            yield Finding('reaction', f'{fault.name}: the robot was never held')
+            return
+        item.reaction_s.append((held - episode.begin_ns) / 1e9)
+        if item.reaction_s[-1] > item.live_bound_s:
+            yield Finding(
+                'reaction',
+                f'{fault.name}: held {item.reaction_s[-1]:.3f} s after it began, '
+                f'allowed: {item.live_bound_s:.3f} s',
+            )
+        since_ns = held
+    before = [chunk.prompt_id for chunk in chunks if chunk.received_ns < episode.begin_ns]
+    after = [seen for seen in during if seen.command.received_ns > since_ns and not seen.is_hold]
+    if fault.reaction_s is not None:
+        yield from _old_data(episode, after, before[-1] if before else None)
+    free_ns = max(since_ns, episode.free_ns)
+    free = (seen for seen in after if seen.command.received_ns >= free_ns)
+    moves = next((seen for seen in free if seen.played), None)
+    if moves is None or moves.command.received_ns > free_ns + RESUME_S * 1e9:
+        yield Finding('motion comes back', f'{fault.name}: not within {RESUME_S:g} s')
+    elif fault.reaction_s is not None:
+        item.resume_s.append((moves.command.received_ns - free_ns) / 1e9)
+
+
+def _old_data(episode: Episode, after: Sequence[Seen], old_prompt: int | None) -> Iterator[Finding]:
+    fault = episode.fault
+    for seen in after:
+        at_s = (seen.command.received_ns - episode.begin_ns) / 1e9
+        if seen.command.received_ns < episode.free_ns:
+            yield Finding('old data', f'{fault.name}: a command moves the robot {at_s:.3f} s after the begin')
+        elif seen.played and not _is_fresh(seen.played.chunk, episode, old_prompt):
+            yield Finding(
+                'old data',
+                f'{fault.name}: {at_s:.3f} s after the begin a row of chunk {seen.played.chunk.chunk_id} is '
+                'commanded, which was formed before the node could be sure again',
+            )
+
+
+def _is_fresh(chunk: SentChunk, episode: Episode, old_prompt: int | None) -> bool:
+    if episode.fault.is_new_prompt:
+        return chunk.prompt_id != old_prompt
+    if episode.fault.streams and not episode.fault.is_stopping:
+        # Between begin and end there are no good data: what is not from before is from after.
+        middle_ns = (episode.begin_ns + episode.end_ns) // 2
+        return all(stream_stamp_ns(chunk, name) > middle_ns for name in episode.fault.streams)
+    return start_ns(chunk) >= episode.free_ns
+
+
+def usage_faults(usage: Sequence[Usage], happenings: Sequence[Happening]) -> Iterator[Finding]:
+    """After the first round of faults, memory and descriptors stay where they are."""
+    first, last = _ends(usage, happenings)
+    if not first:
+        yield Finding('level memory', f'{len(usage)} samples are too few to tell')
+        return
+    grown = _median(last, 'resident_bytes') - _median(first, 'resident_bytes')
+    if grown > MEMORY_BYTES:
+        yield Finding(
+            'level memory', f'grown by {grown / 2**20:.1f} MiB, allowed: {MEMORY_BYTES / 2**20:g} MiB'
+        )
+    opened = _median(last, 'descriptors') - _median(first, 'descriptors')
+    if opened > DESCRIPTORS:
+        yield Finding('file descriptors', f'{opened:g} more than after one round, allowed: {DESCRIPTORS}')
+
+
+def _ends(usage: Sequence[Usage], happenings: Sequence[Happening]) -> tuple[list[Usage], list[Usage]]:
+    """Samples after the first round, or in the middle of a single one; and the last ones."""
+    begins = [item for item in happenings if item.what == 'begin']
+    again = [item.at_ns for item in begins[1:] if item.fault == begins[0].fault]
+    after = [item for item in usage if again and item.at_ns >= again[0]]
+    if len(after) < 2 * _SAMPLES:
+        after = list(usage[len(usage) // 2 :])
+    count = min(_SAMPLES, len(after) // 2)
+    return after[:count], after[len(after) - count :]
+
+
+def _median(usage: Sequence[Usage], field: str) -> float:
+    return statistics.median(getattr(item, field) for item in usage)
+
+
+def clamp_faults(journal: Journal, faults: Sequence[Fault]) -> Iterator[Finding]:
+    """Chunks led beyond the limits and were clamped: otherwise the limits were not put to the test."""
+    if not any(fault.is_outside for fault in faults) or not journal.statuses:
+        return
+    for kind in ('position_clamps', 'step_clamps'):
+        counts = [
+            int(value)
+            for key, value in journal.statuses[-1].values.items()
+            if key.startswith(f'play.{kind}.')
+        ]
+        if not any(counts):
+            yield Finding('limits are tried', f'{kind} of the status are {counts}')
+
+
+def stream_faults(journal: Journal, sent: Mapping[str, int]) -> Iterator[Finding]:
+    """What the node says it received is accounted for, and is no more than was sent."""
+    if not journal.statuses:
+        yield Finding('counters', 'the node published no status')
+        return
+    for counts in _streams(journal, sent).values():
+        if counts.unaccounted:
+            yield Finding(
+                'counters',
+                f'{counts.topic}: {counts.received} received, {counts.used} used, {counts.superseded} '
+                f'superseded, {counts.waiting} waiting, {sum(counts.dropped.values())} refused: '
+                f'{counts.unaccounted} are not accounted for',
+            )
+        if not 0 < counts.received <= counts.recorded:
+            yield Finding(
+                'counters', f'{counts.topic}: {counts.received} received, {counts.recorded} were sent'
+            )
+
+
+def _streams(journal: Journal, sent: Mapping[str, int]):
+    values = journal.statuses[-1].values
+    names = {topic: slot for slot, topic in CAMERA_TOPICS.items()} | {JOINT_TOPIC: JOINT_TOPIC}
+    result = {}
+    for topic, stream in names.items():
+        prefix = f'{stream}.'
+        counters = {
+            key.removeprefix(prefix): int(value)
+            for key, value in values.items()
+            if key.startswith(prefix) and not key.endswith('age_s')
+        }
+        result[stream] = stream_counts(topic, sent.get(topic, 0), counters, topic != JOINT_TOPIC)
+    return result
+
+
+def _figures(journal: Journal, arm: Evidence, sent: Mapping[str, int]) -> dict[str, object]:
+    played = sum(seen.played is not None for seen in arm.seen)
+    holds = sum(seen.is_hold for seen in arm.seen)
+    figures: dict[str, object] = {
+        'commands to the arm': len(arm.seen),
+        '... told by their rows': played,
+        '... holds': holds,
+        '... changed on the way (limits)': len(arm.seen) - played - holds,
+        '... that did not reach the recorder': sum(seen.missed for seen in arm.seen),
+        'chunks': len(journal.chunks),
+    }
+    first, last = _ends(journal.usage, journal.happenings)
+    if first:
+        seconds = (journal.usage[-1].at_ns - journal.usage[0].at_ns) / 1e9
+        busy_s = journal.usage[-1].processor_s - journal.usage[0].processor_s
+        figures['memory after the first round [MiB]'] = _median(first, 'resident_bytes') / 2**20
+        figures['memory at the end [MiB]'] = _median(last, 'resident_bytes') / 2**20
+        figures['file descriptors, after the first round and at the end'] = (
+            f'{_median(first, "descriptors"):g}, {_median(last, "descriptors"):g}'
+        )
+        figures['processor time of the node [% of one core]'] = 100 * busy_s / seconds
+    if journal.statuses:
+        for name, counts in _streams(journal, sent).items():
+            refused = ', '.join(f'{reason} {count}' for reason, count in counts.dropped.items() if count)
+            figures[f'{name}: sent, received, not accounted for'] = (
+                f'{counts.recorded}, {counts.received}, {counts.unaccounted}'
+            )
+            figures[f'{name}: refused'] = refused or 'none'
+    return figures
