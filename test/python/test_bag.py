@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """Reading recordings: both storages, R-26 to R-29, and files that nobody should trust."""
 
+import itertools
 import shutil
 import struct
 from pathlib import Path
@@ -247,8 +248,13 @@ def test_r29_equal_log_times_of_two_files_keep_the_order_of_the_files(tmp_path):
         assert [message.log_ns for message in bag.messages()] == [1, 1, 2, 2, 3, 3]
 
 
-@pytest.mark.parametrize('storage', list(StoragePlugin))
-@pytest.mark.parametrize('mode', [CompressionMode.FILE, CompressionMode.MESSAGE])
+@pytest.mark.parametrize(
+    ('storage', 'mode'),
+    [
+        *itertools.product(StoragePlugin, [CompressionMode.FILE, CompressionMode.MESSAGE]),
+        (StoragePlugin.MCAP, CompressionMode.STORAGE),  # its chunks
+    ],
+)
 def test_compressed_recordings_are_read(tmp_path, storage, mode):
     write(tmp_path / 'packed', [1, 2, 3], storage, mode)
     messages, warnings = read(tmp_path / 'packed')
