@@ -87,6 +87,7 @@ class StubPolicy:
             model_action_dim=max(_MODEL_COLUMNS, joints),
             prompt_capacity=parameters.prompt_capacity,
             actions=parameters.representation,
+            max_hard_delay=settings.horizon - 1,
         )
         self._settings = settings
         self._wait = wait

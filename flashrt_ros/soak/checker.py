@@ -68,17 +68,16 @@ def limit_faults(evidence: Evidence, parameters: Parameters) -> Iterator[Finding
     """Every value of every message is finite and inside the limits of its joint."""
     columns = [parameters.joint_names.index(joint) for joint in evidence.joints]
     for seen in evidence.seen:
+        if seen.command.joints not in ((), evidence.joints):
+            yield Finding(
+                'limits', f'{seen.command.topic} names {seen.command.joints}, wanted {evidence.joints}'
+            )
+            continue
         for row in seen.command.rows:
-            for joint, column, value in zip(_joints(seen, evidence), columns, row, strict=True):
+            for joint, column, value in zip(evidence.joints, columns, row, strict=True):
                 low, high = parameters.joint_lower[column], parameters.joint_upper[column]
                 if not low - _TOLERANCE <= value <= high + _TOLERANCE:  # NaN fails as well
                     yield Finding('limits', f'{joint} is commanded to {value}, allowed: {low} to {high}')
-
-
-def _joints(seen: Seen, evidence: Evidence) -> Sequence[str]:
-    if seen.command.joints not in ((), evidence.joints):
-        raise ValueError(f'{seen.command.topic} names {seen.command.joints}, wanted {evidence.joints}')
-    return evidence.joints
 
 
 def step_faults(evidence: Evidence, parameters: Parameters) -> Iterator[Finding]:

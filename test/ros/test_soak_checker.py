@@ -178,6 +178,13 @@ def test_one_value_outside_the_limits_is_found(topic: str, value: float):
     assert str(value) in broken(journal)['limits']
 
 
+def test_a_message_for_other_joints_is_found():
+    journal = good_journal()
+    i = index_at(journal, 3.5)
+    journal.commands[i] = replace(journal.commands[i], joints=(*ARM[1:], ARM[0]))
+    assert "names ('joint_2'" in broken(journal)['limits']
+
+
 def test_a_step_above_the_rate_limit_is_found_between_messages_and_between_rows():
     allowed = PARAMETERS.joint_max_velocity[1]
 

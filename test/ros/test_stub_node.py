@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""The node on the stub policy as a program: its arguments, its latency, faults at run time."""
+"""The arguments of the program with the stub policy; test_soak.py runs it, with faults at run time."""
 
 import pytest
 
