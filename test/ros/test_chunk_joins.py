@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""How far joints step where chunks join, on a policy whose chunks differ: less than with naive replacement."""
+"""How far joints step where chunks join, on a policy whose chunks differ: less than by naive replacement."""
 
 from pathlib import Path
 
