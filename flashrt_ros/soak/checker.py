@@ -3,24 +3,20 @@
 """Judges a journal by the rules of the node: limits, steps, age of data, reactions, memory, counters."""
 
 import itertools
-import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from flashrt_ros.bag_inputs import stream_counts
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.soak.configuration import ARM_TOPIC, CAMERA_TOPICS, HAND_TOPIC, JOINT_TOPIC
-from flashrt_ros.soak.evidence import Evidence, Seen, start_ns, stream_stamp_ns
+from flashrt_ros.soak.episodes import SLACK, judge_episodes
+from flashrt_ros.soak.evidence import Evidence, start_ns
 from flashrt_ros.soak.faults import Fault
-from flashrt_ros.soak.journal import Happening, Journal, SentChunk, Usage
-from flashrt_ros.soak.verdict import Finding, Trials, Verdict
+from flashrt_ros.soak.journal import Happening, Journal, Usage
+from flashrt_ros.soak.verdict import Finding, Verdict
 
-# Control periods that a reaction may take in a live run; the exact rule, one, is tested on a fake clock.
-SLACK = 10
-RESUME_S = 10.0
 MEMORY_BYTES = 16 << 20  # that the process may grow by after the first round of faults
 DESCRIPTORS = 2
 FEWEST_PLAYED = 0.5  # of the commands that move: otherwise nothing was learnt about the age of their data
@@ -34,22 +30,14 @@ def judge(
     """sent: topic -> messages of cameras and joints that were published."""
     arm = Evidence(journal, parameters, ARM_TOPIC)
     hand = Evidence(journal, parameters, HAND_TOPIC)
-    episodes = list(_episodes(journal.happenings, faults))
-    trials = {fault.name: Trials(fault.name) for fault in faults}
+    trials, broken = judge_episodes(journal, arm.seen, parameters, faults)
     findings = [
         *limit_faults(arm, parameters),
         *limit_faults(hand, parameters),
         *step_faults(arm, parameters),
         *step_faults(hand, parameters),
         *data_faults(arm, parameters),
-        *itertools.chain.from_iterable(
-            episode_faults(episode, arm.seen, journal.chunks, parameters, trials) for episode in episodes
-        ),
-        *(
-            Finding('every fault is tried', f'{item.fault} never was')
-            for item in trials.values()
-            if not item.count
-        ),
+        *broken,
         *usage_faults(journal.usage, journal.happenings),
         *stream_faults(journal, sent),
         *clamp_faults(journal, faults),
@@ -59,7 +47,7 @@ def judge(
         title,
         (max(ends_ns) - min(ends_ns)) / 1e9 if ends_ns else 0.0,
         tuple(findings),
-        tuple(trials.values()),
+        trials,
         _figures(journal, arm, sent),
     )
 
@@ -135,109 +123,6 @@ def data_faults(evidence: Evidence, parameters: Parameters) -> Iterator[Finding]
                 f'row {row} of chunk {chunk.chunk_id} was commanded {late_s:.3f} s after it was due, '
                 f'allowed: {-slack_s:.3f} to {allowed_s:.3f} s',
             )
-
-
-@dataclass(frozen=True)
-class Episode:
-    """One fault from its begin to the next one."""
-
-    fault: Fault
-    begin_ns: int
-    end_ns: int
-    started_ns: int | None  # ~/start was called
-    next_ns: float  # begin of the next episode
-
-    @property
-    def free_ns(self) -> int:
-        """From when on the robot may move again."""
-        if self.fault.is_stopping:
-            return self.end_ns if self.started_ns is None else self.started_ns
-        return self.end_ns if self.fault.streams else self.begin_ns
-
-
-def _episodes(happenings: Sequence[Happening], faults: Sequence[Fault]) -> Iterator[Episode]:
-    known = {fault.name: fault for fault in faults}
-    groups: list[dict[str, int]] = []
-    names: list[str] = []
-    for item in happenings:
-        if item.what == 'begin':
-            groups.append({})
-            names.append(item.fault)
-        groups[-1][item.what] = item.at_ns
-    for name, group, following in itertools.zip_longest(names, groups, groups[1:]):
-        if 'end' in group:  # else the run was cut off
-            next_ns = following['begin'] if following else math.inf
-            yield Episode(known[name], group['begin'], group['end'], group.get('start'), next_ns)
-
-
-def episode_faults(
-    episode: Episode,
-    commands: Sequence[Seen],
-    chunks: Sequence[SentChunk],
-    parameters: Parameters,
-    trials: Mapping[str, Trials],
-) -> Iterator[Finding]:
-    """The node held in time, moved on fresh data only, and moved again; with ~/start where it is needed."""
-    fault = episode.fault
-    item = trials[fault.name]
-    item.count += 1
-    during = [seen for seen in commands if episode.begin_ns <= seen.command.received_ns < episode.next_ns]
-    if fault.is_stopping and episode.started_ns is None:
-        yield Finding('commanding ends', f'{fault.name}: it went on, or ~/start was refused')
-    if not fault.is_stopping and episode.started_ns is not None:
-        yield Finding('commanding goes on', f'{fault.name}: motion came back with ~/start only')
-    since_ns = episode.begin_ns
-    if fault.reaction_s is not None:
-        period_s = 1 / parameters.control_rate_hz
-        item.bound_s = fault.reaction_s + period_s
-        item.live_bound_s = fault.reaction_s + SLACK * period_s
-        held = next((seen.command.received_ns for seen in during if seen.is_hold), None)
-        if held is None:
-            yield Finding('reaction', f'{fault.name}: the robot was never held')
-            return
-        item.reaction_s.append((held - episode.begin_ns) / 1e9)
-        if item.reaction_s[-1] > item.live_bound_s:
-            yield Finding(
-                'reaction',
-                f'{fault.name}: held {item.reaction_s[-1]:.3f} s after it began, '
-                f'allowed: {item.live_bound_s:.3f} s',
-            )
-        since_ns = held
-    before = [chunk.prompt_id for chunk in chunks if chunk.received_ns < episode.begin_ns]
-    after = [seen for seen in during if seen.command.received_ns > since_ns and not seen.is_hold]
-    if fault.reaction_s is not None:
-        yield from _old_data(episode, after, before[-1] if before else None)
-    free_ns = max(since_ns, episode.free_ns)
-    free = (seen for seen in after if seen.command.received_ns >= free_ns)
-    moves = next((seen for seen in free if seen.played), None)
-    if moves is None or moves.command.received_ns > free_ns + RESUME_S * 1e9:
-        yield Finding('motion comes back', f'{fault.name}: not within {RESUME_S:g} s')
-    elif fault.reaction_s is not None:
-        item.resume_s.append((moves.command.received_ns - free_ns) / 1e9)
-
-
-def _old_data(episode: Episode, after: Sequence[Seen], old_prompt: int | None) -> Iterator[Finding]:
-    fault = episode.fault
-    for seen in after:
-        at_s = (seen.command.received_ns - episode.begin_ns) / 1e9
-        if seen.command.received_ns < episode.free_ns:
-            yield Finding('old data', f'{fault.name}: a command moves the robot {at_s:.3f} s after the begin')
-        elif seen.played and not _is_fresh(seen.played.chunk, episode, old_prompt):
-            yield Finding(
-                'old data',
-                f'{fault.name}: {at_s:.3f} s after the begin a row of chunk {seen.played.chunk.chunk_id} is '
-                'commanded, which was formed before the node could be sure again',
-            )
-
-
-def _is_fresh(chunk: SentChunk, episode: Episode, old_prompt: int | None) -> bool:
-    if episode.fault.is_new_prompt:
-        return chunk.prompt_id != old_prompt
-    if episode.fault.streams and not episode.fault.is_stopping:
-        # Between begin and end there are no good data: what is not from before is from after.
-        middle_ns = (episode.begin_ns + episode.end_ns) // 2
-        return all(stream_stamp_ns(chunk, name) > middle_ns for name in episode.fault.streams)
-    return start_ns(chunk) >= episode.free_ns
 
 
 def usage_faults(usage: Sequence[Usage], happenings: Sequence[Happening]) -> Iterator[Finding]:

@@ -63,6 +63,7 @@ def soak_values(**changes: object) -> dict[str, object]:
         'actions.row_period_s': 0.05,
         'actions.starvation_limit_s': 1.5,
         'estop.required': True,
+        'estop.timeout_s': 1.0,
         'outputs.names': ['arm', 'hand'],
         'outputs.arm.topic': ARM_TOPIC,
         'outputs.arm.joints': [*ARM],

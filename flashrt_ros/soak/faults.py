@@ -66,6 +66,7 @@ class Fault:
     is_stopping: bool = False  # it ends commanding: ~/start is needed
     is_latching: bool = False  # ~/estop_reset as well
     is_new_prompt: bool = False
+    is_sudden: bool = False  # the node is told, it need not wait until data are too old
     is_outside: bool = False  # chunks lead beyond the limits
 
 
@@ -190,6 +191,7 @@ def faults(parameters: Parameters) -> list[Fault]:
             reaction_s=0.0,
             is_stopping=True,
             is_latching=True,
+            is_sudden=True,
         ),
         Fault(
             name='stop silent',
@@ -209,6 +211,7 @@ def faults(parameters: Parameters) -> list[Fault]:
             end=_nothing,
             reaction_s=inference_s,  # taken between two inferences
             is_new_prompt=True,
+            is_sudden=True,
         ),
         Fault(
             name='inference spike',
@@ -283,6 +286,7 @@ def clock_faults() -> list[Fault]:
             begin=lambda rig, seconds=seconds: rig.shift_clock(seconds),
             end=_nothing,
             reaction_s=0.0,
+            is_sudden=True,
         )
         for direction, seconds in (('forward', CLOCK_JUMP_S), ('back', -CLOCK_JUMP_S))
     ]

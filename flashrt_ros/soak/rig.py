@@ -87,7 +87,7 @@ class LiveRig:
         """To the first motion."""
         self.node.configure()
         self.node.activate()
-        self.insist('estop_reset')  # a required stop topic was silent until now
+        self.insist('estop_reset')  # a required stop begins latched
         self.node.wait_for(
             lambda: self.status.message.startswith('inferring'), 'the first observation', _READY_S
         )
