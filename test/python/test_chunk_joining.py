@@ -86,6 +86,10 @@ def test_mean_of_chunks_by_hand():
     np.testing.assert_allclose(fused(chunks, [3, 4, 6, 7], 0.0)[:, 0], [1.5, 3, 4.5, 6])
     weights = np.exp(-0.5 * np.arange(3))
     assert fused(chunks, [4], 0.5) == pytest.approx(weights @ [0, 3, 6] / weights.sum())
+    # A chunk that does not cover the time has no place among those that do.
+    chunks.append(TimedRows(np.full((1, 1), 9.0), 5))
+    assert fused([chunks[3], *chunks[:3]], [4], 0.5) == fused(chunks[:3], [4], 0.5)
+    assert fused([chunks[1], chunks[0], chunks[2]], [5], 0.5) == fused(chunks[1:3], [5], 0.5)
     # The first chunk has ended: the second is the oldest of those that are left.
     assert fused(chunks, [5], 0.5) == pytest.approx(weights[:2] @ [3, 6] / weights[:2].sum())
 

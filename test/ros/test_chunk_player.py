@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """Playing chunks on counted periods: joins, standstill, trajectories, delay, prefixes (R-39 to R-41)."""
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -130,6 +131,17 @@ def test_dropped_chunk_sends_no_further_row_and_the_next_begins_at_row_0():
     assert it.peek() is None
     assert it.accept(chunk(LADDER + 5, 2), it.mark())
     assert first_rows(send(it, 2)) == [5, 5.25]
+
+
+def test_chunk_that_was_being_computed_at_the_drop_is_not_played():
+    it = player()
+    it.accept(chunk('ok'), it.mark())
+    send(it, 3)
+    mark = it.mark()
+    it.drop_chunk()
+    assert not it.accept(chunk('ok', 2), mark)
+    assert it.counters.chunks_of_old_run == 1
+    assert it.accept(chunk('ok', 3), it.mark())
 
 
 def test_stop_ends_the_run_with_what_is_being_computed_in_it():
@@ -437,6 +449,18 @@ def test_fusion_knows_nothing_of_another_task():
     it.accept(chunk(LADDER + 50, 2, prompt_id=2), it.mark())
     np.testing.assert_array_equal(it.peek().rows, LADDER + 50)
     assert it.peek().prompt_id == 2
+
+
+def test_fusion_keeps_no_chunk_that_has_ended():
+    it = player(mode='fusion')
+    actions = LADDER.copy()
+    kept = weakref.ref(actions)
+    it.accept(chunk(actions), it.mark())
+    del actions
+    for chunk_id in range(2, 14):
+        assert (kept() is not None) == (chunk_id < 12)  # while one of its ten rows is to come
+        send(it)
+        it.accept(chunk(LADDER, chunk_id), it.mark())
 
 
 @pytest.mark.parametrize('mode', ['blend', 'fusion'])
