@@ -31,23 +31,35 @@ def pictures(height, width):
     return ((3 * x + 5 * y + 17 * c + 2 * ((x * y) % 97)) % 256).astype(np.uint8)
 
 
-def pillow_axis(line, outputs):
+def triangle(x):
+    return max(0.0, 1 - abs(x))
+
+
+def cubic(x):
+    x = abs(x)
+    if x < 1:
+        return 1.5 * x**3 - 2.5 * x**2 + 1
+    return -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2 if x < 2 else 0.0
+
+
+def pillow_axis(line, outputs, kernel=triangle, reach=1):
     """One line of pixels by the formula of Pillow's Resample.c, one pixel at a time in whole numbers."""
     inputs = len(line)
     if inputs == outputs:
         return list(line)
     scale = inputs / outputs
-    width = max(1.0, scale)
+    stretch = max(1.0, scale)
+    width = reach * stretch
     result = []
     for output in range(outputs):
         centre = (output + 0.5) * scale
         first = max(0, int(centre - width + 0.5))
         last = min(inputs, int(centre + width + 0.5))
-        weights = [max(0.0, 1 - abs((tap - centre + 0.5) * (1 / width))) for tap in range(first, last)]
+        weights = [kernel((tap - centre + 0.5) * (1 / stretch)) for tap in range(first, last)]
         total = 0.0
         for weight in weights:
             total += weight
-        fixed = [int(weight / total * 2**22 + 0.5) for weight in weights]
+        fixed = [int(weight / total * 2**22 + (0.5 if weight >= 0 else -0.5)) for weight in weights]
         value = sum(int(line[first + k]) * weight for k, weight in enumerate(fixed)) + 2**21
         result.append(min(255, max(0, value >> 22)))
     return result
@@ -150,18 +162,21 @@ def test_stretch_fills_the_square():
     assert result[:, :, 0].T.tolist() == [pillow_axis(column, 24) for column in columns.T]
 
 
+@pytest.mark.parametrize(
+    ('arithmetic', 'kernel'), [('pil', (triangle, 1)), ('pil_bicubic', (cubic, 2))], ids=['linear', 'cubic']
+)
 @settings(max_examples=60, deadline=None)
 @given(SIZES, SIZES, SIZES, SIZES)
-def test_pillow_at_any_size(height, width, rows, columns):
+def test_pillow_at_any_size(arithmetic, kernel, height, width, rows, columns):
     image = pictures(height, width)
-    result = Resize(rows, columns, 'pil', 'stretch')(image)
-    horizontal = np.array([pillow_axis(row, columns) for row in image[:, :, 1]])
-    vertical = np.array([pillow_axis(column, rows) for column in horizontal.T]).T
+    result = Resize(rows, columns, arithmetic, 'stretch')(image)
+    horizontal = np.array([pillow_axis(row, columns, *kernel) for row in image[:, :, 1]])
+    vertical = np.array([pillow_axis(column, rows, *kernel) for column in horizontal.T]).T
     np.testing.assert_array_equal(result[:, :, 1], vertical)
 
 
 @settings(max_examples=60, deadline=None)
-@given(SIZES, SIZES, st.sampled_from(['pil', 'torch', 'torch_u8', 'jax']), st.integers(0, 255))
+@given(SIZES, SIZES, st.sampled_from(['pil', 'pil_bicubic', 'torch', 'torch_u8', 'jax']), st.integers(0, 255))
 def test_flat_colour_stays_flat(height, width, arithmetic, value):
     image = np.full((height, width, 3), value, np.uint8)
     result = Resize(32, 20, arithmetic, 'stretch')(image)
@@ -170,7 +185,7 @@ def test_flat_colour_stays_flat(height, width, arithmetic, value):
 
 
 @settings(max_examples=30, deadline=None)
-@given(SIZES, SIZES, st.sampled_from(['pil', 'torch_u8', 'jax']))
+@given(SIZES, SIZES, st.sampled_from(['pil', 'pil_bicubic', 'torch_u8', 'jax']))
 def test_same_size_is_identity(height, width, arithmetic):
     image = pictures(height, width)
     np.testing.assert_array_equal(Resize(height, width, arithmetic)(image), image)

@@ -16,24 +16,44 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Arithmetic = Literal['pil', 'torch', 'torch_u8', 'jax']
+Arithmetic = Literal['pil', 'pil_bicubic', 'torch', 'torch_u8', 'jax']
+Kernel = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 _OUTPUTS_PER_BLOCK = 8
 # A strip of this height stays in the cache, and its products are too small for BLAS to start threads.
 _ROWS_AT_ONCE = 32
 
 
-def _triangle(inputs: int, outputs: int) -> NDArray[np.float64]:
-    """[outputs, inputs] antialiased weights, term by term as in Pillow's precompute_coeffs (Resample.c)."""
+def _linear(distance: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(distance < 1.0, 1.0 - distance, 0.0)
+
+
+def _cubic(distance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Pillow's, with a = -0.5."""
+    near = (1.5 * distance - 2.5) * distance * distance + 1.0
+    far = (((distance - 5.0) * distance + 8.0) * distance - 4.0) * -0.5
+    return np.where(distance < 1.0, near, np.where(distance < 2.0, far, 0.0))
+
+
+def _antialiased(inputs: int, outputs: int, kernel: Kernel, reach: float) -> NDArray[np.float64]:
+    """[outputs, inputs] weights, term by term as in Pillow's precompute_coeffs (Resample.c).
+
+    reach: pixels on either side of the centre that the kernel takes where a picture is not made smaller.
+    """
     scale = inputs / outputs
-    width = max(1.0, scale)
+    filter_scale = max(1.0, scale)
+    width = reach * filter_scale
     centre = (np.arange(outputs) + 0.5) * scale
     first = np.maximum(0, (centre - width + 0.5).astype(np.int64))
     last = np.minimum(inputs, (centre + width + 0.5).astype(np.int64))
     taps = first[:, None] + np.arange((last - first).max())
-    distance = np.abs((taps - centre[:, None] + 0.5) * (1.0 / width))
-    weights = np.where((distance < 1.0) & (taps < last[:, None]), 1.0 - distance, 0.0)
+    distance = np.abs((taps - centre[:, None] + 0.5) * (1.0 / filter_scale))
+    weights = np.where(taps < last[:, None], kernel(distance), 0.0)
     weights /= np.cumsum(weights, axis=1)[:, -1:]  # cumsum adds from left to right, as the original does
     return _dense(taps, weights, inputs)
+
+
+def _triangle(inputs: int, outputs: int) -> NDArray[np.float64]:
+    return _antialiased(inputs, outputs, _linear, 1.0)
 
 
 def _two_taps(source: NDArray[np.floating], inputs: int) -> NDArray[np.float64]:
@@ -51,6 +71,11 @@ def _dense(taps: NDArray[np.int64], weights: NDArray[np.floating], inputs: int) 
 
 def _pil(inputs: int, outputs: int) -> NDArray[np.float64]:
     return np.floor(_triangle(inputs, outputs) * 2.0**22 + 0.5) * 2.0**-22
+
+
+def _pil_bicubic(inputs: int, outputs: int) -> NDArray[np.float64]:
+    weights = _antialiased(inputs, outputs, _cubic, 2.0) * 2.0**22
+    return np.copysign(np.floor(np.abs(weights) + 0.5), weights) * 2.0**-22
 
 
 def _torch(inputs: int, outputs: int) -> NDArray[np.float64]:
@@ -71,10 +96,12 @@ class _Rules:
     weights: Callable[[int, int], NDArray[np.float64]]  # (inputs, outputs) -> [outputs, inputs]
     dtype: type[np.floating]  # of pixels, weights and sums
     rounds_each_pass: bool  # to whole numbers, halves up
+    overshoots: bool = False  # the kernel reaches beyond the values it is given: cut to bytes
 
 
 _RULES: dict[Arithmetic, _Rules] = {
     'pil': _Rules(_pil, np.float64, True),
+    'pil_bicubic': _Rules(_pil_bicubic, np.float64, True, overshoots=True),
     'torch': _Rules(_torch, np.float32, False),
     'torch_u8': _Rules(_torch_u8, np.float64, True),
     'jax': _Rules(_triangle, np.float32, False),
@@ -138,4 +165,6 @@ def _rounded(pixels: NDArray[np.floating], rules: _Rules) -> NDArray[np.floating
     if rules.rounds_each_pass:
         pixels += 0.5
         np.floor(pixels, out=pixels)
+    if rules.overshoots:
+        np.clip(pixels, 0, 255, out=pixels)
     return pixels

@@ -44,6 +44,7 @@ class Resize:
     """[rows, columns, 3] -> [height, width, 3]; a picture that fits already is returned unchanged in value.
 
     'pil'       uint8 -> uint8, the bytes of Pillow 11 and 12 whatever Pillow is installed (openpi's server)
+    'pil_bicubic'  the same with Pillow's bicubic kernel (GR00T)
     'torch'     uint8 -> float32 in [0, 1], bilinear without antialiasing (lerobot)
     'torch_u8'  uint8 -> uint8, the same in fixed point (openpi's PyTorch helper)
     'jax'       uint8 -> uint8 or float32 in [-1, 1] -> the same, antialiased (openpi's JAX model)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file
 
 from flashrt_core.errors import Error
@@ -33,6 +33,11 @@ class TensorFile:
 
     def names(self) -> list[str]:
         return sorted(self._tensors)
+
+    def metadata(self) -> dict[str, str]:
+        """What a .safetensors file says about itself."""
+        with safe_open(self.path, 'np') as file:
+            return file.metadata() or {}
 
     def unused(self) -> list[str]:
         return sorted(set(self._tensors) - self._used)

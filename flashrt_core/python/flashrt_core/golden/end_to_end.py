@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from flashrt_core.engine import native_core
 from flashrt_core.golden import bounds
-from flashrt_core.golden.fields import Fields, read_object
 from flashrt_core.golden.files import data_files, file_in, find
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.report import Gap, Report
+from flashrt_core.json_fields import Fields, read_object
 from flashrt_core.pipeline import Unnormalise
 from flashrt_core.platforms import OPENPI_SLOTS, ROBOTS
 from flashrt_core.policy import FlashPolicy, load_policy

@@ -11,8 +11,8 @@ from flashrt_core.action_queue import ActionQueue
 from flashrt_core.chunk_joining import ActionInterpolator, TemporalEnsemble
 from flashrt_core.errors import Error
 from flashrt_core.golden import bounds
-from flashrt_core.golden.fields import Fields, read_objects
 from flashrt_core.golden.report import Gap, Report
+from flashrt_core.json_fields import Fields, read_objects
 from flashrt_core.tensor_file import TensorFile
 
 _OPERATIONS = ('get', 'leftover', 'merge', 'clear')

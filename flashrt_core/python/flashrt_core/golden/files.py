@@ -6,10 +6,12 @@ A name in a document is that of a file in the same folder. Only models and token
 golden folder, in a folder beside it, or where the user says. Nothing leads out of there.
 """
 
+import json
 from pathlib import Path
 
 from flashrt_core.errors import Error
-from flashrt_core.golden.fields import Fields
+from flashrt_core.json_fields import Fields
+from flashrt_core.tensor_file import TensorFile
 
 _LONGEST_NAME = 255  # bytes that file systems take
 
@@ -30,6 +32,18 @@ def only(folder: Path, pattern: str, what: str) -> Path:
         names = [path.name for path in found]
         raise Error(f'golden: {folder} holds {names or "no file"} matching {pattern}; needed one {what}')
     return found[0]
+
+
+def notes(file: TensorFile) -> Fields:
+    """What a file of tensors says about itself; values are JSON or else plain text."""
+    return Fields(f'{file.path}: metadata', {name: _parsed(text) for name, text in file.metadata().items()})
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _is_name(part: str) -> bool:

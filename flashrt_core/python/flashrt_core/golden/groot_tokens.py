@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from flashrt_core.golden.fields import read_objects
 from flashrt_core.golden.files import data_files, only
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.report import Gap, Report
 from flashrt_core.groot.chat import Chat, formalize
 from flashrt_core.groot.tokenizer import ADDED, QwenTokenizer
+from flashrt_core.json_fields import read_objects
 
 _CASES = 'cases.json'
 _MOST_PICTURES = 1 << 8

@@ -13,11 +13,11 @@ from flashrt_core.engine import native_core
 from flashrt_core.errors import Error
 from flashrt_core.golden import bounds
 from flashrt_core.golden.executing import EXECUTION_CHECKS
-from flashrt_core.golden.fields import Fields, read_object, read_objects
 from flashrt_core.golden.files import data_files, file_in, find
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.report import Gap, Report
 from flashrt_core.golden.runs import Run, run_sample
+from flashrt_core.json_fields import Fields, read_object, read_objects
 from flashrt_core.programs import ProgramKey, Programs
 from flashrt_core.rtc import guidance_scale, prefix_weights
 from flashrt_core.samples import Sample, samples_in

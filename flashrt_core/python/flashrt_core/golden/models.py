@@ -8,12 +8,12 @@ import numpy as np
 
 from flashrt_core.errors import Error
 from flashrt_core.golden import bounds
-from flashrt_core.golden.fields import read_object
 from flashrt_core.golden.files import data_files
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.outputs import OUTPUTS, Output
 from flashrt_core.golden.report import Gap, Report
 from flashrt_core.golden.runs import Layout, Run, run_sample
+from flashrt_core.json_fields import read_object
 from flashrt_core.programs import ProgramKey, Programs
 from flashrt_core.resize import to_model_range
 from flashrt_core.samples import Sample, samples_in

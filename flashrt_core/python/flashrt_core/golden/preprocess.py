@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from flashrt_core.errors import Error
 from flashrt_core.golden import bounds
-from flashrt_core.golden.fields import read_object, read_objects
 from flashrt_core.golden.files import data_files
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.report import Gap, Report
+from flashrt_core.json_fields import read_object, read_objects
 from flashrt_core.normalise import make_scaler
 from flashrt_core.platforms import OPENPI_SLOTS, ROBOTS, AlohaActions, AlohaState, Family, camera_masks
 from flashrt_core.prompt import StatePrompt, state_bins

@@ -9,10 +9,10 @@ import numpy as np
 from flashrt_core.errors import Error
 from flashrt_core.fast_codec import BytePairCodes, FastCodec, action_postfix, code_to_token, extract_codes
 from flashrt_core.golden import bounds
-from flashrt_core.golden.fields import MOST, Fields, read_object
 from flashrt_core.golden.files import data_files, only
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.report import Gap, Report
+from flashrt_core.json_fields import MOST, Fields, read_object
 from flashrt_core.prompt import PlainPrompt, PromptFormat, StatePrompt, clean_fast, state_bins
 from flashrt_core.tokenizer import Tokenizer, pad_tokens
 

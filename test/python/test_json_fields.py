@@ -10,7 +10,7 @@ import pytest
 
 from flashrt_core.errors import Error
 from flashrt_core.golden import RunOptions, check_folder
-from flashrt_core.golden.fields import Fields, read_object
+from flashrt_core.json_fields import Fields, read_object
 
 GOLDEN = Path(__file__).parents[1] / 'golden'
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""Reads the JSON files of a golden folder through getters that name file and field of what does not fit."""
+"""Reads JSON files through getters that name file and field of what does not fit."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_core.errors import Error
+from flashrt_core.small_file import read_small_file
 
 T = TypeVar('T')
 
@@ -145,7 +146,7 @@ def read_objects(path: Path) -> list[Fields]:
 
 def _read(path: Path, kind: type[T]) -> T:
     try:
-        document = json.loads(path.read_text(encoding='utf-8'))
+        document = json.loads(read_small_file(path).decode())
         json.dumps(document, ensure_ascii=False).encode()  # refuses halves of surrogate pairs
     except (OSError, ValueError, RecursionError) as fault:
         raise Error(f'{path} cannot be read ({type(fault).__name__}: {fault})') from fault
