@@ -3,12 +3,11 @@
 """Runs the node among faults on this machine and fails when it broke a rule. No robot is touched."""
 
 import argparse
-import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -22,6 +21,7 @@ from flashrt_ros.soak.configuration import soak_parameters, soak_values, write_p
 from flashrt_ros.soak.faults import Fault, clock_faults, faults
 from flashrt_ros.soak.journal import Journal, JournalWriter
 from flashrt_ros.soak.rig import LiveRig
+from flashrt_ros.soak.seclusion import own_domain, refuse_company, seclude
 from flashrt_ros.soak.verdict import Finding, Verdict, show, write_json
 
 _CLOCK_SHARE = 0.1  # of the time goes to the run on simulated time
@@ -42,10 +42,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog='flashrt_ros.soak', description=__doc__)
     parser.add_argument('--minutes', type=float, default=10.0, help='every fault comes at least once')
     parser.add_argument('--out', type=Path, default=Path('out/soak'), help='folder of journals and report')
+    parser.add_argument(
+        '--domain', type=int, default=own_domain(), help='ROS domain with nobody on it'
+    )
     options = parser.parse_args(arguments)
-    # A domain of its own, unless the user chose one, and no other machine: there may be a robot.
-    os.environ.setdefault('ROS_DOMAIN_ID', str(1 + os.getpid() % 100))
-    os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
+    seclude(options.domain)
     # Leaves every context on the way: no process stays behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console()
@@ -55,6 +56,12 @@ def main(arguments: list[str] | None = None) -> int:
         Run('among faults', faults(parameters), (1 - _CLOCK_SHARE) * seconds, False),
         Run('on simulated time', clock_faults(), _CLOCK_SHARE * seconds, True),
     )
+    try:
+        with spinning_node('soak_lookout') as node:
+            refuse_company(node)
+    except Error as error:
+        Console(stderr=True).print(f'FAILED: {error}', style='bold red', markup=False, highlight=False)
+        return 1
     verdicts = []
     for number, run in enumerate(runs, 1):
         verdicts.append(carry_out(run, options.out / f'run_{number}', console))
@@ -93,9 +100,7 @@ def carry_out(run: Run, out: Path, console: Console) -> Verdict:
         cut_off = (Finding('the node lives', str(error)),)
     writer.close()
     verdict = judge(run.title, Journal.read(*journals), soak_parameters(values), run.faults, sent)
-    return Verdict(
-        verdict.title, verdict.duration_s, (*cut_off, *verdict.findings), verdict.trials, verdict.figures
-    )
+    return replace(verdict, findings=(*cut_off, *verdict.findings))
 
 
 if __name__ == '__main__':

@@ -2,9 +2,10 @@
 # Copyright 2026 The flashrt_ros authors
 """Brings one fault after the other about, waits until the node is in motion again, and writes down when."""
 
+import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from flashrt_core.errors import Error
@@ -29,7 +30,7 @@ class Campaign:
         end_s = time.monotonic() + seconds
         with self._sampling():
             time.sleep(_SETTLE_S)
-            for number in range(1, 1_000_000):
+            for number in itertools.count(1):
                 for fault in faults:
                     if number > 1 and time.monotonic() > end_s:
                         return
@@ -67,7 +68,7 @@ class Campaign:
         self._write(Happening(at_ns, what, fault))
 
     @contextmanager
-    def _sampling(self):
+    def _sampling(self) -> Iterator[None]:
         """Memory and descriptors of the node, as long as it lives."""
         is_done = threading.Event()
 

@@ -41,6 +41,7 @@ from flashrt_ros.soak.configuration import (
 from flashrt_ros.soak.evidence import Evidence
 from flashrt_ros.soak.journal import Journal
 from flashrt_ros.soak.rig import LiveRig
+from flashrt_ros.soak.seclusion import own_domain, refuse_company, seclude
 
 FORMAT, FORMAT_VERSION = 'flashrt_ros.runtime_timing', 1
 _WARM_UP_S = 3.0
@@ -84,9 +85,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--quick', action='store_true', help='fewer trials')
     parser.add_argument('--out', type=Path, default=Path('out/timing'), help='folder of journals and report')
+    parser.add_argument(
+        '--domain', type=int, default=own_domain(), help='ROS domain with nobody on it'
+    )
     options = parser.parse_args(arguments)
-    os.environ.setdefault('ROS_DOMAIN_ID', str(1 + os.getpid() % 100))
-    os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
+    seclude(options.domain)
+    with spinning_node('timing_lookout') as node:
+        refuse_company(node)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # no process stays behind
     scale, out = QUICK if options.quick else FULL, options.out
     console = Console()

@@ -59,6 +59,7 @@ RCLPY_MODULES = (
     'soak/recorder.py',
     'soak/rig.py',
     'soak/robot.py',
+    'soak/seclusion.py',
     'status.py',
     'topics.py',
     'transitions.py',

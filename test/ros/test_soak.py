@@ -8,8 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from rclpy.node import Node
+from rich.console import Console
+from ros_spinner import Spinner
+
+from flashrt_core.errors import Error
+from flashrt_ros.soak.__main__ import Run, carry_out
 from flashrt_ros.soak.configuration import soak_parameters, soak_values
 from flashrt_ros.soak.faults import clock_faults, faults
+from flashrt_ros.soak.seclusion import refuse_company
 
 MINUTES = 2
 PATIENCE_S = 600  # a busy machine takes longer to start processes
@@ -17,8 +25,11 @@ PATIENCE_S = 600  # a busy machine takes longer to start processes
 
 def test_two_minutes_among_faults_break_no_rule(tmp_path: Path, domain_id: int):
     result = subprocess.run(
-        [sys.executable, '-m', 'flashrt_ros.soak', '--minutes', str(MINUTES), '--out', str(tmp_path)],
-        env=os.environ | {'ROS_DOMAIN_ID': str(domain_id), 'ROS_LOG_DIR': str(tmp_path), 'COLUMNS': '140'},
+        [
+            *(sys.executable, '-m', 'flashrt_ros.soak', '--minutes', str(MINUTES)),
+            *('--out', str(tmp_path), '--domain', str(domain_id)),
+        ],
+        env=os.environ | {'ROS_LOG_DIR': str(tmp_path), 'COLUMNS': '140'},
         cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
@@ -31,6 +42,29 @@ def test_two_minutes_among_faults_break_no_rule(tmp_path: Path, domain_id: int):
         trial = tried[fault.name]
         assert len(trial['reaction_s']) == (0 if fault.reaction_s is None else trial['count'])
     assert report['runs'][0]['figures']['commands to the arm'] > 1000
+    assert not left_over(tmp_path)
+
+
+def test_company_on_the_domain_is_refused_by_name(ros: Spinner, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr('flashrt_ros.soak.seclusion._LEASE_S', 1.0)
+    here = ros.add(Node('here', context=ros.context))
+    ros.add(Node('controller_manager', context=ros.context))
+    with pytest.raises(Error, match=f'ROS domain {ros.domain_id}: .*controller_manager.*; choose another'):
+        refuse_company(here)
+
+
+def test_a_node_that_ends_is_a_finding_and_leaves_no_process_behind(
+    tmp_path: Path, domain_id: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv('ROS_DOMAIN_ID', str(domain_id))
+    monkeypatch.setenv('ROS_LOG_DIR', str(tmp_path))
+    monkeypatch.setattr('flashrt_ros.soak.rig._NODE', 'no_such_module')
+    run = Run('without a node', clock_faults(), 1.0, simulated_time=False)
+    verdict = carry_out(run, tmp_path, Console(quiet=True))
+    texts = {finding.rule: finding.text for finding in verdict.findings}
+    assert 'the node ended with code 1' in texts['the node lives']
+    assert 'No module named no_such_module' in texts['the node lives']
+    assert not verdict.is_well
     assert not left_over(tmp_path)
 
 
