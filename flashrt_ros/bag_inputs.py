@@ -12,11 +12,12 @@ from rosbags.typesys import Stores, get_typestore
 
 from flashrt_ros.bag import Bag, BagMessage
 from flashrt_ros.conversions import compressed_frame, joint_sample, raw_frame, stamp_ns
-from flashrt_ros.inputs import Moment, Rejected
+from flashrt_ros.inputs import FORWARD_JUMP_S, Moment, Rejected
 from flashrt_ros.observations import NotReady, ObservationBuffer, Observed, Report
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.report import StreamCounts
 
+CLOCK_TOPIC, CLOCK_TYPE = '/clock', 'rosgraph_msgs/msg/Clock'
 _TYPES = get_typestore(Stores.ROS2_KILTED)
 _FRAME_READERS = {
     'sensor_msgs/msg/Image': raw_frame,
@@ -63,10 +64,22 @@ def stream_counts(topic: str, recorded: int, counters: dict[str, int], is_camera
 
 
 class BagInputs:
-    """The observation buffer of a node, fed on the time of a recording."""
+    """The observation buffer of a node, fed on the time of a recording.
 
-    def __init__(self, parameters: Parameters, report: Report) -> None:
+    That is the log time, or the simulated time of a recording that holds /clock. When that jumps, the buffer
+    begins afresh, as it does in the node, and `on_jump` is told by how many seconds, and the log time.
+    """
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        report: Report,
+        on_jump: Callable[[float, int], None] = lambda *_: None,
+    ) -> None:
         self.buffer = ObservationBuffer(parameters, report)
+        self._report = report
+        self._on_jump = on_jump
+        self._clock_ns: int | None = None  # None: no message of /clock has come
         self._streams = input_topics(parameters)
         self._slots = {camera.slot for camera in parameters.cameras}
         self._recorded: Counter[str] = Counter()
@@ -76,13 +89,20 @@ class BagInputs:
         """How many were fed so far."""
         return self._recorded.total()
 
+    def moment(self, log_ns: int) -> Moment:
+        """What the two clocks of the node would say."""
+        return Moment(log_ns if self._clock_ns is None else self._clock_ns, log_ns)
+
     def take(self, message: BagMessage) -> bool:
         """True when the message is wanted and was usable."""
+        if message.topic == CLOCK_TOPIC and message.type == CLOCK_TYPE:
+            self._take_clock(message)
+            return False
         stream = self._streams.get(message.topic)
         if stream is None:
             return False
         self._recorded[stream] += 1
-        now = Moment(message.log_ns, message.log_ns)
+        now = self.moment(message.log_ns)
         try:
             content = _deserialised(message)
             stamp = stamp_ns(content.header.stamp)
@@ -94,12 +114,25 @@ class BagInputs:
             self.buffer.reject(stream, rejected)
             return False
 
+    def _take_clock(self, message: BagMessage) -> None:
+        try:
+            clock_ns = stamp_ns(_deserialised(message).clock)
+        except Rejected as rejected:
+            self._report(CLOCK_TOPIC, rejected.reason, f'{CLOCK_TOPIC}: {rejected}')
+            return
+        before_ns, self._clock_ns = self._clock_ns, clock_ns
+        if before_ns is None:  # what came before was on another time
+            self.buffer.reset()
+        elif not 0 <= clock_ns - before_ns <= FORWARD_JUMP_S * 1e9:
+            self.buffer.reset()
+            self._on_jump((clock_ns - before_ns) / 1e9, message.log_ns)
+
     def counts(self, now_ns: int) -> dict[str, StreamCounts]:
         return {
             health.name: stream_counts(
                 health.topic, self._recorded[health.name], dict(health.counters), health.name in self._slots
             )
-            for health in self.buffer.health(Moment(now_ns, now_ns))
+            for health in self.buffer.health(self.moment(now_ns))
         }
 
 
@@ -109,7 +142,7 @@ def observations(bag: Bag, parameters: Parameters, prompt_id: int) -> Iterator[O
     for message in bag.messages():
         if not inputs.take(message):
             continue
-        now = Moment(message.log_ns, message.log_ns)
+        now = inputs.moment(message.log_ns)
         try:
             yield inputs.buffer.form(lambda now=now: now, prompt_id)
         except NotReady:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""Publishes recorded messages at their original pace: stamps moved to now, or kept, with /clock beside."""
+"""Publishes recorded messages at their original pace: stamps moved to now, or kept, with /clock beside.
+
+A recording that holds /clock was made on simulated time, which is then played as it was, jumps and all.
+"""
 
 import importlib
 import struct
@@ -10,11 +13,13 @@ from collections.abc import Callable, Iterator, Set
 
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.serialization import deserialize_message
 from rclpy.timer import Timer
 from rosgraph_msgs.msg import Clock
 
 from flashrt_ros.bag import Bag
-from flashrt_ros.conversions import time_message
+from flashrt_ros.bag_inputs import CLOCK_TOPIC, CLOCK_TYPE
+from flashrt_ros.conversions import stamp_ns, time_message
 
 _CLOCK_PERIOD_S = 0.01
 _STANDING_PERIOD_S = 0.05
@@ -77,7 +82,8 @@ class BagPlayer:
             )
             for topic in sorted(topics)
         }
-        self._clock = node.create_publisher(Clock, '/clock', 10) if simulated_time else None
+        self._clock = node.create_publisher(Clock, CLOCK_TOPIC, 10) if simulated_time else None
+        self._has_own_clock = bag.topics.get(CLOCK_TOPIC) == CLOCK_TYPE  # it was recorded on simulated time
         self._standing: Timer | None = None
 
     def is_connected(self) -> bool:
@@ -87,7 +93,7 @@ class BagPlayer:
     def begin_clock(self) -> None:
         """Simulated time stands still a little before the recording until play() is called."""
         if self._clock:
-            standing_ns = max(self._bag.start_ns - _LEAD_NS, 1)
+            standing_ns = max(self._first_time_ns() - _LEAD_NS, 1)
             self._standing = self._node.create_timer(
                 _STANDING_PERIOD_S, lambda: self._publish_clock(standing_ns)
             )
@@ -104,14 +110,31 @@ class BagPlayer:
         start_s = time.monotonic()
         offset_ns = 0 if self._clock else self._node.get_clock().now().nanoseconds - first_ns
         for message in self._bag.messages():
-            if message.topic not in self._publishers:
+            is_clock = message.topic == CLOCK_TOPIC and self._has_own_clock and self._clock is not None
+            if message.topic not in self._publishers and not is_clock:
                 continue
             for passed_s in _wait_until(start_s + (message.log_ns - first_ns) / 1e9):
-                self._publish_clock(first_ns + round((passed_s - start_s) * 1e9))
-            self._publish_clock(message.log_ns)
+                self._tick(first_ns + round((passed_s - start_s) * 1e9))
+            if is_clock:
+                self._clock.publish(message.cdr)
+                continue
+            self._tick(message.log_ns)
             self._publishers[message.topic].publish(restamp(message.cdr, offset_ns))
             self.published[message.topic] += 1
             on_message(message.log_ns)
+
+    def _first_time_ns(self) -> int:
+        """Of the recorded clock, or of the log."""
+        if self._has_own_clock:
+            for message in self._bag.messages():
+                if message.topic == CLOCK_TOPIC:
+                    return stamp_ns(deserialize_message(message.cdr, Clock).clock)
+        return self._bag.start_ns
+
+    def _tick(self, log_ns: int) -> None:
+        """The time of the log is the clock where the recording has none of its own."""
+        if not self._has_own_clock:
+            self._publish_clock(log_ns)
 
     def _publish_clock(self, now_ns: int) -> None:
         if self._clock:

@@ -4,6 +4,8 @@
 
 from dataclasses import dataclass
 
+FORWARD_JUMP_S = 5.0  # a step of the clock beyond this begins a new recording
+
 
 @dataclass(frozen=True)
 class Moment:

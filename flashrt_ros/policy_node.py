@@ -26,7 +26,7 @@ from flashrt_ros.description_topic import receive_limits
 from flashrt_ros.device_watch import DeviceWatch
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.health import Health, Situation, Throttle
-from flashrt_ros.inputs import Moment, Rejected, StepWatch
+from flashrt_ros.inputs import FORWARD_JUMP_S, Moment, Rejected, StepWatch
 from flashrt_ros.latency import LatencyRecorder
 from flashrt_ros.load import LoadPolicy, load_policy, prepare
 from flashrt_ros.motion import Inputs, Motion
@@ -43,7 +43,6 @@ from flashrt_ros.transitions import refuse_unknown_transitions
 from flashrt_ros.worker import InferenceResult, InferenceWorker, WorkerSeams
 
 _CLOCK_PATIENCE_S = 3.0  # simulated time without a clock is reported after this
-_FORWARD_JUMP_S = 5.0  # a step of the clock beyond this begins a new recording
 _BACKWARD_STEP_S = 0.2  # of the system clock; a smaller one is past before it matters
 
 
@@ -78,7 +77,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
         for name, handler in services.items():
             self.create_service(Trigger, f'~/{name}', handler, callback_group=self._group)
         jumps = JumpThreshold(
-            min_forward=Duration(seconds=_FORWARD_JUMP_S), min_backward=Duration(nanoseconds=-1)
+            min_forward=Duration(seconds=FORWARD_JUMP_S), min_backward=Duration(nanoseconds=-1)
         )
         self._jumps = self.get_clock().create_jump_callback(jumps, post_callback=self._on_clock_jump)
         self._status = StatusReporter(self, self._situation, self._health)
@@ -344,7 +343,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
             self._steps = StepWatch(self._now())
             return
         step_s = self._steps.step_s(self._now())
-        if step_s < -_BACKWARD_STEP_S or step_s > _FORWARD_JUMP_S:
+        if step_s < -_BACKWARD_STEP_S or step_s > FORWARD_JUMP_S:
             self._begin_afresh(step_s)
 
     def _begin_afresh(self, jump_s: float) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from flashrt_core.types import Observation
 from flashrt_ros.bag import Bag, BagError, select_topics
 from flashrt_ros.bag_inputs import BagInputs, input_types, is_known, once_per_reason
-from flashrt_ros.inputs import Moment
 from flashrt_ros.load import check_fit, policy_settings
 from flashrt_ros.observations import NotReady
 from flashrt_ros.parameters import Parameters
@@ -51,7 +50,7 @@ class BagRecording:
             time_ns = message.log_ns - start_ns
             if not inputs.take(message) or time_ns < (span + 0.5) * span_ns:
                 continue
-            now = Moment(message.log_ns, message.log_ns)
+            now = inputs.moment(message.log_ns)
             try:
                 observed = inputs.buffer.form(lambda now=now: now, prompt_id)
             except NotReady as reason:

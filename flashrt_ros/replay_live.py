@@ -21,7 +21,7 @@ from rclpy.signals import SignalHandlerOptions
 from rich.console import Console
 
 from flashrt_ros.bag import Bag, select_topics
-from flashrt_ros.bag_inputs import input_topics, input_types, stream_counts
+from flashrt_ros.bag_inputs import CLOCK_TOPIC, CLOCK_TYPE, input_topics, input_types, stream_counts
 from flashrt_ros.bag_player import BagPlayer, is_installed
 from flashrt_ros.conversions import stamp_ns
 from flashrt_ros.latency import STAGES, Percentiles
@@ -55,6 +55,8 @@ def replay_live(
     with Bag(bag_path, warnings) as bag, spinning_node('flashrt_replay') as node:
         inputs = input_topics(parameters)
         topics = select_topics(bag, input_types(parameters), is_installed, warnings) & inputs.keys()
+        if not simulated_time and bag.topics.get(CLOCK_TOPIC) == CLOCK_TYPE:
+            warnings(f'{bag_path} holds {CLOCK_TOPIC}: it was made on simulated time; replay it with --clock')
         observe(node)
         witness = _Witness(node)
         player = BagPlayer(node, bag, topics, simulated_time)

@@ -21,7 +21,7 @@ from flashrt_core.policy import Policy
 from flashrt_core.types import ActionChunk, ActionPrefix
 from flashrt_ros.bag import Bag, select_topics
 from flashrt_ros.bag_inputs import BagInputs, input_types, is_known, once_per_reason
-from flashrt_ros.chunk_player import Chunk, Mark
+from flashrt_ros.chunk_player import Chunk, Command, Mark
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.inputs import Moment
 from flashrt_ros.joint_limits import limits_of
@@ -83,8 +83,8 @@ class _Running:
     observed: Observed
     mark: Mark | None
     prefix: ActionPrefix | None
-    start_ns: int
-    end_ns: int
+    start: Moment
+    end_ns: int  # log time
 
 
 class OfflineReplay:
@@ -103,7 +103,7 @@ class OfflineReplay:
         self._warn = warn
         self._inference_ns = round(max(inference_s, _period_s(parameters.inference_rate_hz)) * 1e9)
         self._tick_ns = round(1e9 / parameters.control_rate_hz)
-        self._inputs = BagInputs(parameters, once_per_reason(warn))
+        self._inputs = BagInputs(parameters, once_per_reason(warn), self._begin_afresh)
         self._grippers = GripperMap(parameters)
         is_played = parameters.representation != 'end_effector'  # else it is computed and not played
         self._motion = _motion(parameters, policy, once_per_reason(warn)) if is_played else None
@@ -161,13 +161,14 @@ class OfflineReplay:
             return
         mark = motion.mark() if motion else None
         prefix = motion.prefix(mark) if motion else None
+        now = self._inputs.moment(now_ns)
         begun = time.perf_counter()
         try:
-            observed = self._inputs.buffer.form(lambda: Moment(now_ns, now_ns), self._prompt_id)
+            observed = self._inputs.buffer.form(lambda: now, self._prompt_id)
         except NotReady:
             return
         self._measure('decode', (time.perf_counter() - begun) * 1e3)
-        self._running = _Running(observed, mark, prefix, now_ns, now_ns + self._inference_ns)
+        self._running = _Running(observed, mark, prefix, now, now_ns + self._inference_ns)
 
     def _finish(self) -> None:
         running, self._running = self._running, None
@@ -183,8 +184,9 @@ class OfflineReplay:
         self._run.chunks.append(chunk)
         self._run.robot_actions.append(actions)
         stamp = running.observed.stamp_ns
-        self._run.timings.append(ChunkTiming(chunk_id, stamp, running.start_ns, running.end_ns))
-        waited_ms = (running.start_ns - stamp) / 1e6
+        start_ns = running.start.ros_ns
+        self._run.timings.append(ChunkTiming(chunk_id, stamp, start_ns, start_ns + self._inference_ns))
+        waited_ms = (start_ns - stamp) / 1e6
         for stage, milliseconds in chunk.timings.items():
             self._measure(stage, milliseconds)
         self._measure('inference', inference_ms)
@@ -196,14 +198,25 @@ class OfflineReplay:
         """One control tick, as in the node; a run that ends here would need ~/start there."""
         if self._motion is None:
             return
-        now = Moment(now_ns, now_ns)
+        now = self._inputs.moment(now_ns)
         reason = self._inputs.buffer.check(now)
         is_lost = reason is not None and reason.condition != 'spread'
         inputs = Inputs(str(reason) if is_lost else '', self._inputs.buffer.positions(now))
-        command = self._motion.tick(now.steady_s, inputs)
+        self._record(self._motion.tick(now.steady_s, inputs), now_ns)
+
+    def _record(self, command: Command | None, now_ns: int) -> None:
         if command is not None:
             self._run.commands.append(command.rows[0])
             self._run.command_ns.append(now_ns)
+
+    def _begin_afresh(self, jump_s: float, now_ns: int) -> None:
+        """The recorded clock jumped: as in the node, nothing from before it is used any more."""
+        self._warn(f'the clock jumped by {jump_s:.3f} s; starting afresh')
+        self._running = None
+        self._policy.reset()
+        if self._motion and self._motion.is_running:
+            self._record(self._motion.stop(), now_ns)
+            self._motion.start()
 
     def _measure(self, stage: str, milliseconds: float) -> None:
         self._run.measured_ms.setdefault(stage, []).append(milliseconds)

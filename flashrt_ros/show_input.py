@@ -22,7 +22,6 @@ from flashrt_core.prompt import state_bins
 from flashrt_ros.bag import Bag, BagError, select_topics
 from flashrt_ros.bag_inputs import BagInputs, input_types, is_known, once_per_reason
 from flashrt_ros.input_picture import draw_views
-from flashrt_ros.inputs import Moment
 from flashrt_ros.observations import NotReady, Observed
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.replay_setup import OnProgress, Warnings, checked_parameters, progress_bar
@@ -111,14 +110,14 @@ def observe(
         progress(message.log_ns)
         if not inputs.take(message) or message.log_ns < earliest_ns:
             continue
-        now = Moment(message.log_ns, message.log_ns)
+        now = inputs.moment(message.log_ns)
         try:
             newest = inputs.buffer.form(lambda now=now: now, prompt_id)
         except NotReady:
             continue
         if at_s is None:
             return newest
-    reason = inputs.buffer.check(Moment(end_ns, end_ns))
+    reason = inputs.buffer.check(inputs.moment(end_ns))
     if newest is None or reason is not None:
         when = 'no observation in the whole recording; at its end' if at_s is None else f'at {at_s:g} s'
         raise BagError(f'{bag.path}: {when}: {reason or "no picture could be decoded"}')

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rosbags.typesys import Stores, get_typestore
 
 from flashrt_ros.bag import BagMessage
-from flashrt_ros.bag_inputs import BagInputs
+from flashrt_ros.bag_inputs import CLOCK_TOPIC, CLOCK_TYPE, BagInputs
+from flashrt_ros.inputs import Moment
 from flashrt_ros.parameters import Parameters
 
 STORE = get_typestore(Stores.ROS2_KILTED)
@@ -94,3 +95,37 @@ def test_lengths_that_no_memory_holds_are_refused_before_anything_is_made(topic,
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 20
+
+
+# Simulated time
+
+
+def clock(milliseconds: int) -> bytes:
+    time = STORE.types['builtin_interfaces/msg/Time'](*divmod(milliseconds * 10**6, 10**9))
+    return bytes(STORE.serialize_cdr(STORE.types[CLOCK_TYPE](time), CLOCK_TYPE))
+
+
+@many
+@given(st.lists(st.integers(0, 20_000) | st.integers(0, 2**31 * 1000 - 1), max_size=8))
+def test_recorded_clock_is_the_time_and_its_jumps_are_told(times_ms):
+    jumps = []
+    inputs = BagInputs(settings_of_the_robot(), lambda *_: None, lambda *jump: jumps.append(jump))
+    assert inputs.moment(NOW_NS) == Moment(NOW_NS, NOW_NS)
+    expected = []
+    for number, time_ms in enumerate(times_ms):
+        assert not inputs.take(BagMessage(NOW_NS + number, CLOCK_TOPIC, CLOCK_TYPE, clock(time_ms)))
+        assert inputs.moment(NOW_NS + number) == Moment(time_ms * 10**6, NOW_NS + number)
+        jump_ms = time_ms - times_ms[number - 1] if number else 0
+        if not 0 <= jump_ms <= 5000:
+            expected.append((jump_ms * 10**6 / 1e9, NOW_NS + number))
+    assert jumps == expected
+
+
+@many
+@given(st.binary(max_size=11))
+def test_damaged_clock_is_reported_and_changes_nothing(content):
+    reports = []
+    inputs = BagInputs(settings_of_the_robot(), lambda *report: reports.append(report))
+    inputs.take(BagMessage(NOW_NS, CLOCK_TOPIC, CLOCK_TYPE, content))
+    assert inputs.moment(NOW_NS) == Moment(NOW_NS, NOW_NS)
+    assert [report[:2] for report in reports] == [(CLOCK_TOPIC, 'damaged_message')]

@@ -105,6 +105,24 @@ def test_simulated_time_keeps_the_stamps(tmp_path):
     assert len({chunk.stamp_ns for chunk in report.chunks}) > 5
 
 
+def test_r18_recorded_clock_that_jumps_back_is_played_and_the_node_goes_on(tmp_path):
+    report = run('clock_jumps_back', tmp_path, simulated_time=True)
+    assert {counts.unexplained for counts in report.streams.values()} == {0}
+    stamps_s = [(chunk.stamp_ns - 1_700_000_000_000_000_000) / 1e9 for chunk in report.chunks]
+    lap_2 = next(
+        number for number, stamp_s in enumerate(stamps_s) if number and stamp_s < stamps_s[number - 1]
+    )
+    assert len(stamps_s[:lap_2]) > 5
+    assert len(stamps_s[lap_2:]) > 5
+    assert max(stamps_s) < 2
+    assert not report.warnings
+
+
+def test_r18_without_a_clock_the_recorded_one_is_named(tmp_path):
+    report = run('clock_jumps_back', tmp_path)
+    assert 'made on simulated time; replay it with --clock' in report.warnings[0]
+
+
 def test_stub_of_a_given_latency_runs_in_place_of_the_model(tmp_path):
     command = stub_command(StubSettings(latency_ms=60.0, jitter_ms=0.0, horizon=10))
     report = run('plain_mcap', tmp_path, command=command)

@@ -149,6 +149,23 @@ def test_r19_zero_stamps_are_refused_unless_the_time_of_receipt_was_chosen(tmp_p
     assert run('stamp_zero', tmp_path, cameras__base__stamp='receive').streams['base'].used == 20
 
 
+def test_r18_clock_that_jumps_back_begins_afresh(tmp_path):
+    report = run('clock_jumps_back', tmp_path)
+    jumps = [warning for warning in report.warnings if 'clock jumped' in warning]
+    assert jumps == ['the clock jumped by -1.980 s; starting afresh']
+    # The first frame of the second lap comes just before the clock that it belongs to.
+    assert {name: counts.dropped for name, counts in report.streams.items()} == {
+        'base': {'out_of_order': 1},
+        'wrist': {},
+        'joint_states': {},
+    }
+    stamps = [chunk.stamp_ns for chunk in report.chunks]
+    second_lap = next(n for n in range(1, len(stamps)) if stamps[n] < stamps[n - 1])
+    assert stamps[second_lap:][:second_lap] == stamps[:second_lap]
+    assert 35 < second_lap < 40
+    assert all(chunk.start_ns >= chunk.stamp_ns for chunk in report.chunks)
+
+
 def test_r13_joints_of_two_publishers_form_one_state(tmp_path):
     report = run('arm_and_gripper_apart', tmp_path)
     assert len(report.chunks) > 10
