@@ -16,11 +16,10 @@ from typing import NamedTuple, Self
 
 import yaml
 import zstandard
-from rosbags.interfaces import Connection, QosReliability
-from rosbags.rosbag2 import Reader
 
 from flashrt_core.errors import Error
 from flashrt_ros.mcap_reader import MAX_MESSAGE_BYTES, McapFile
+from flashrt_ros.sqlite_reader import SqliteFile
 
 Warn = Callable[[str], None]
 
@@ -142,49 +141,19 @@ class Bag:
             file = self._unpack(file)
         if file.suffix not in _SUFFIXES:
             raise BagError(f'{file} is not a recording: known are {" and ".join(_SUFFIXES)} files')
-        return (self._open_mcap if file.suffix == '.mcap' else self._open_sqlite)(file, compression)
-
-    def _open_sqlite(self, file: Path, compression: str) -> _Source:
-        _check_is_whole(file)
-        if (log := file.with_name(f'{file.name}-wal')).exists() and log.stat().st_size:
-            self._warn(
-                f'{log} is not read, and holds what the recorder wrote last (was it killed?); '
-                f'`sqlite3 {file.name} "PRAGMA wal_checkpoint(TRUNCATE)"` moves it into {file.name}'
-            )
         try:
-            reader = self._stack.enter_context(Reader(file))
-            return _Source(
-                topics={connection.topic: connection.msgtype for connection in reader.connections},
-                best_effort=frozenset(c.topic for c in reader.connections if _is_best_effort(c)),
-                count=reader.message_count,
-                start_ns=_log_time(reader.start_time),
-                end_ns=_log_time(reader.end_time - 1),  # rosbags counts to the instant after the last message
-                read=lambda: _checked(_sqlite_rows(reader), file, compression),
-            )
-        except Exception as error:  # whatever the reader stumbles over in a damaged file
-            raise BagError(f'{file} cannot be read: {error or type(error).__name__}') from None
-
-    def _open_mcap(self, file: Path, compression: str) -> _Source:
-        try:
-            reader = McapFile(file)
+            reader = McapFile(file) if file.suffix == '.mcap' else SqliteFile(file)
         except ValueError as error:
             raise BagError(f'{file} cannot be read: {error}') from None
         self._stack.callback(reader.close)
-        times = reader.log_times
-        count, last_ns = len(times), int(times.max(initial=0))
-        if reader.damage and not count:
-            raise BagError(f'{file} cannot be read ({reader.damage}) and holds no whole message')
-        if reader.damage:
-            self._warn(
-                f'{file} is damaged or cut short ({reader.damage}): {count} messages are whole, '
-                f'the last at {last_ns / 1e9:.3f} s; `mcap recover {file.name}` repairs the file'
-            )
+        if reader.warning:
+            self._warn(reader.warning)
         return _Source(
             topics=reader.topics,
             best_effort=frozenset(reader.best_effort),
-            count=count,
-            start_ns=int(times.min()) if count else 0,
-            end_ns=last_ns,
+            count=reader.count,
+            start_ns=reader.start_ns,
+            end_ns=reader.end_ns,
             read=lambda: _checked(reader.messages(), file, compression),
         )
 
@@ -244,39 +213,6 @@ def select_topics(
     for topic, kind in sorted(unknown.items()):
         warn(f'{bag.path}: {topic} is left out, its type {kind} is not installed here')
     return set(bag.topics) - unknown.keys()
-
-
-def _is_best_effort(connection: Connection) -> bool:
-    profiles = connection.ext.offered_qos_profiles
-    return any(profile.reliability == QosReliability.BEST_EFFORT for profile in profiles)
-
-
-def _check_is_whole(file: Path) -> None:
-    """SQLite reads zeros for what is missing of the last page."""
-    with file.open('rb') as content:
-        header = content.read(100)
-    if len(header) < 100:
-        return  # SQLite will say what it is
-    page_bytes, pages = (int.from_bytes(header[at : at + size], 'big') for at, size in ((16, 2), (28, 4)))
-    page_bytes = 65536 if page_bytes == 1 else page_bytes
-    size = file.stat().st_size
-    if page_bytes and (size % page_bytes or size < pages * page_bytes):
-        raise BagError(
-            f'{file} is cut short: {size} of {max(pages, 1) * page_bytes} bytes are there; '
-            f'`sqlite3 {file.name} .recover | sqlite3 saved.db3` saves what is left'
-        )
-
-
-def _sqlite_rows(reader: Reader) -> Iterator[tuple[int, str, str, bytes]]:
-    for connection, log_ns, data in reader.messages():
-        yield _log_time(log_ns), connection.topic, connection.msgtype, data
-
-
-def _log_time(value: object) -> int:
-    """A column of SQLite may hold anything."""
-    if not isinstance(value, int) or not 0 <= value < 1 << 63:
-        raise ValueError(f'a log time is {value!r}')
-    return value
 
 
 def _checked(

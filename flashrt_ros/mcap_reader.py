@@ -37,18 +37,19 @@ _DAMAGE = (ValueError, struct.error, OverflowError, McapError)
 
 
 class McapFile:
-    """An open file; raises ValueError when it is no MCAP file at all."""
+    """An open file; raises ValueError when it is no MCAP file at all, or nothing in it is whole."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open('rb')
         try:
-            self._topics: dict[int, tuple[str, str]] = {}  # channel -> topic, type
+            self.topics: dict[str, str] = {}  # name -> type
+            self._channels: dict[int, tuple[str, str]] = {}  # topic, type
             self._schemas: dict[int, str] = {}
             self.best_effort: set[str] = set()  # topics whose publisher offered no more
             self._chunks: list[tuple[int, int]] = []  # offset and length of their records
             self._log_ns, self._chunk, self._start = array('q'), array('q'), array('q')
             self._length, self._channel = array('q'), array('H')
-            self.damage = self._scan()  # in words; empty: none
+            self.warning = self._summary(path, self._scan())
         except BaseException:
             self._file.close()
             raise
@@ -57,19 +58,24 @@ class McapFile:
         self._file.close()
 
     @property
-    def topics(self) -> dict[str, str]:
-        """Name -> type."""
-        return dict(self._topics.values())
+    def count(self) -> int:
+        """Messages that are whole."""
+        return len(self._log_ns)
 
     @property
-    def log_times(self) -> np.ndarray:
-        """Of the messages in file order, int64 nanoseconds."""
-        return np.asarray(self._log_ns)
+    def start_ns(self) -> int:
+        """First log time, 0 in an empty file."""
+        return min(self._log_ns, default=0)
+
+    @property
+    def end_ns(self) -> int:
+        """Last log time, 0 in an empty file."""
+        return max(self._log_ns, default=0)
 
     def messages(self) -> Iterator[tuple[int, str, str, bytes]]:
         """(log time, topic, type, content) by log time, ties in file order."""
         unpacked: dict[int, bytes] = {}
-        for number in np.argsort(self.log_times, kind='stable').tolist():
+        for number in np.argsort(np.asarray(self._log_ns), kind='stable').tolist():
             chunk, start, length = self._chunk[number], self._start[number], self._length[number]
             if chunk == _IN_THE_FILE:
                 content = self._read(start, length)
@@ -79,7 +85,17 @@ class McapFile:
                         del unpacked[next(iter(unpacked))]
                     unpacked[chunk] = unpack_chunk(parse_chunk(self._read(*self._chunks[chunk])))
                 content = unpacked[chunk][start : start + length]
-            yield self._log_ns[number], *self._topics[self._channel[number]], content
+            yield self._log_ns[number], *self._channels[self._channel[number]], content
+
+    def _summary(self, path: Path, damage: str) -> str:
+        if damage and not self.count:
+            raise ValueError(f'{damage}, and it holds no whole message')
+        if not damage:
+            return ''
+        return (
+            f'{path} is damaged or cut short ({damage}): {self.count} messages are whole, '
+            f'the last at {self.end_ns / 1e9:.3f} s; `mcap recover {path.name}` repairs the file'
+        )
 
     def _read(self, at: int, count: int) -> bytes:
         self._file.seek(at)
@@ -139,7 +155,7 @@ class McapFile:
         channel, _, log_ns, _ = _MESSAGE.unpack(header)
         if not _MESSAGE.size <= length <= MAX_MESSAGE_BYTES:
             raise ValueError(f'a message has {length} bytes, the limit is {MAX_MESSAGE_BYTES}')
-        if channel not in self._topics:
+        if channel not in self._channels:
             raise ValueError(f'a message belongs to channel {channel}, which was not described')
         if len(self._log_ns) == _MAX_MESSAGES:
             raise ValueError(f'it has more than {_MAX_MESSAGES} messages')
@@ -159,9 +175,13 @@ class McapFile:
         kind = self._schemas.get(channel.schema_id, 'unknown')
         if channel.message_encoding != 'cdr':
             kind = f'{kind} in {channel.message_encoding}'  # no type that can be read
-        known = self._topics.setdefault(channel.id, (channel.topic, kind))
+        known = self._channels.get(channel.id, (channel.topic, kind))
         if known != (channel.topic, kind):
             raise ValueError(f'channel {channel.id} is {known[0]} and {channel.topic}')
+        if self.topics.get(channel.topic, kind) != kind:
+            raise ValueError(f'{channel.topic} is {self.topics[channel.topic]} and {kind}')
+        self._channels[channel.id] = known
+        self.topics[channel.topic] = kind
         if _is_best_effort(channel.metadata.get('offered_qos_profiles', '')):
             self.best_effort.add(channel.topic)
 

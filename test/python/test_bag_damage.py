@@ -248,6 +248,40 @@ def test_content_that_is_no_bytes_is_refused(described, data):
     assert 'is damaged' in read_twice(described)
 
 
+@pytest.mark.parametrize('column', ['name', 'type'])
+@pytest.mark.parametrize('value', ['NULL', "x'00'"])
+def test_topic_that_is_no_text_is_refused(described, column, value):
+    with closing(sqlite3.connect(described / 'plain_db3.db3')) as database, database:
+        database.execute('CREATE TABLE loose AS SELECT * FROM topics')
+        database.execute('DROP TABLE topics')
+        database.execute(f'UPDATE loose SET {column} = {value} WHERE rowid = 2')
+        database.execute('ALTER TABLE loose RENAME TO topics')
+    assert re.search('is none|cannot be read', read_twice(described))
+
+
+@pytest.mark.parametrize('storage', list(StoragePlugin))
+def test_topic_of_two_types_is_refused_or_read_up_to_the_second(tmp_path, storage):
+    with Writer(tmp_path / 'bag', version=9, storage_plugin=storage) as writer:
+        for number, kind in enumerate(('std_msgs/msg/String', 'std_msgs/msg/Bool')):
+            connection = writer.add_connection('/text', kind, typestore=STORE)
+            value = STORE.types[kind](bool(number) if number else '')
+            writer.write(connection, 1 + number, STORE.serialize_cdr(value, kind))
+    found = read_twice(tmp_path / 'bag')
+    if storage is StoragePlugin.SQLITE3:
+        assert '/text is std_msgs/msg/String and std_msgs/msg/Bool' in found
+    else:
+        assert [log_ns for log_ns, _, _ in found] == [1]
+
+
+@pytest.mark.parametrize('storage', list(StoragePlugin))
+def test_empty_recording_is_read(tmp_path, storage):
+    with Writer(tmp_path / 'bag', version=9, storage_plugin=storage) as writer:
+        writer.add_connection('/text', 'std_msgs/msg/String', typestore=STORE)
+    assert read_twice(tmp_path / 'bag') == []
+    with Bag(tmp_path / 'bag', pytest.fail) as bag:
+        assert (bag.topics, bag.start_ns, bag.end_ns) == ({'/text': 'std_msgs/msg/String'}, 0, 0)
+
+
 # Chunks and records of MCAP
 
 
