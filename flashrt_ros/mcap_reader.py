@@ -75,7 +75,7 @@ class McapFile:
     def messages(self) -> Iterator[tuple[int, str, str, bytes]]:
         """(log time, topic, type, content) by log time, ties in file order."""
         unpacked: dict[int, bytes] = {}
-        for number in np.argsort(np.asarray(self._log_ns), kind='stable').tolist():
+        for number in map(int, np.argsort(np.asarray(self._log_ns), kind='stable')):
             chunk, start, length = self._chunk[number], self._start[number], self._length[number]
             if chunk == _IN_THE_FILE:
                 content = self._read(start, length)
