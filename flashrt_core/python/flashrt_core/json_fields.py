@@ -88,9 +88,13 @@ class Fields:
         values = self._checked(name, list, 'a list of objects')
         return _objects(f'{self.place}: {name}', values)
 
+    def child(self, name: str) -> 'Fields':
+        """The object that the field holds."""
+        return Fields(f'{self.place}: {name}', self._object(name))
+
     def members(self) -> dict[str, 'Fields']:
         """Every field, where all of them are objects."""
-        return {name: Fields(f'{self.place}: {name}', self._object(name)) for name in self.values}
+        return {name: self.child(name) for name in self.values}
 
     def _object(self, name: str) -> dict[str, Any]:
         return self._checked(name, dict, 'an object')

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flashrt_core.errors import Error
 from flashrt_core.golden.end_to_end import check_end_to_end
+from flashrt_core.golden.groot_codec import check_groot_codec
 from flashrt_core.golden.groot_pictures import check_groot_pictures
 from flashrt_core.golden.groot_tokens import check_groot_tokens
 from flashrt_core.golden.guided import check_guided
@@ -28,6 +29,7 @@ _CHECKS: tuple[tuple[str, Check, bool], ...] = (
     ('prefix_weights.json', check_guided, True),
     ('prompt_cases.json', check_tokens, False),
     ('fast_cases.json', check_tokens, False),
+    ('policy_*.safetensors', check_groot_codec, False),
     ('image_*.safetensors', check_groot_pictures, False),
     ('added_tokens.json', check_groot_tokens, False),
     ('resize_cases.json', check_preprocess, False),
