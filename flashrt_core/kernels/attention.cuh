@@ -26,7 +26,7 @@ struct AttentionArgs {
   Matrix y;     // [T, H*E]
   int heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 0;
-  bool is_causal = false;  // query i sees keys with index <= i + causal_offset
+  bool is_causal = false;  // of the first range, query i sees keys with index <= i + causal_offset
   int causal_offset = 0;
   int block = 0;  // > 0: query i sees the keys of its own block of so many rows
   AttentionRange ranges[kMaxRanges] = {};  // ascending

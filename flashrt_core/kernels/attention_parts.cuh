@@ -61,7 +61,7 @@ struct VisibleKeys {
   }
 };
 
-// The ranges cut to the rows [first, last).
+// The ranges cut to the rows [first, last); a causal mask cuts the first range only.
 __device__ __forceinline__ VisibleKeys visible_keys(const AttentionArgs& args, int first,
                                                     int last) {
   VisibleKeys keys;
@@ -71,8 +71,9 @@ __device__ __forceinline__ VisibleKeys visible_keys(const AttentionArgs& args, i
     if (r >= args.range_count) continue;
     const AttentionRange& range = args.ranges[r];
     const int end = range.begin + range.count + (range.length ? *range.length : 0);
+    const int cut = args.is_causal && r > 0 ? INT32_MAX : last;
     keys.begin[r] = max(range.begin, first);
-    keys.count[r] = max(0, min(end, min(last, static_cast<int>(args.k.rows))) - keys.begin[r]);
+    keys.count[r] = max(0, min(end, min(cut, static_cast<int>(args.k.rows))) - keys.begin[r]);
     keys.total += keys.count[r];
   }
   return keys;

@@ -3,8 +3,8 @@
 
 // What enters a model: patches of images, rows of the token table, features of the time.
 //
-// Layout    images: [N, S, S, 3]; patches: [N*T, >= 3*patch*patch] as (channel, dy, dx). tokens:
-//           [T], table: [vocabulary, D]. times: [S].
+// Layout    images: [N, H, W, 3]; patches: [N*T, >= 3*patch*patch] as (channel, dy, dx), over
+//           squares of group x group patches. tokens: [T], table: [vocabulary, D]. times: [S].
 // Work      patches: four columns per thread, or one where a row does not divide. token_embed: one
 //           block per row. time_embed: one thread per frequency.
 // Traffic   one read of the images or of the rows that occur, one write of y.
@@ -34,7 +34,7 @@ template <class Pixel, class Y>
 struct PatchArgs {
   const Pixel* images;
   Y* y;
-  int size, patch, width, rows;
+  int image_height, image_width, patch, group, width, rows;
   int64_t stride;
   Divisor y_scale;
 };
@@ -50,12 +50,16 @@ __device__ __forceinline__ void store_columns(Y* y, const float (&x)[4], const D
 
 template <class Pixel, class Y, int N>
 __global__ void __launch_bounds__(kThreads) patches_kernel(const PatchArgs<Pixel, Y> args) {
-  const unsigned groups = args.width / N, grid = args.size / args.patch;
+  const unsigned pieces = args.width / N, group = args.group;
+  const unsigned across = args.image_width / args.patch, down = args.image_height / args.patch;
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
-  const unsigned row = index / groups, image = row / (grid * grid), token = row % (grid * grid);
-  const int first = index % groups * N;
-  const int64_t top = int64_t{image} * args.size + token / grid * args.patch;
-  const int left = token % grid * args.patch, area = args.patch * args.patch;
+  const unsigned row = index / pieces, image = row / (across * down), token = row % (across * down);
+  const unsigned square = token / (group * group), inside = token % (group * group);
+  const unsigned patch_row = square / (across / group) * group + inside / group;
+  const unsigned patch_column = square % (across / group) * group + inside % group;
+  const int first = index % pieces * N;
+  const int64_t top = int64_t{image} * args.image_height + patch_row * args.patch;
+  const int left = patch_column * args.patch, area = args.patch * args.patch;
   int channel = first / area, dy = first % area / args.patch, dx = first % args.patch;
   wait_for_previous();
   allow_next();
@@ -65,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) patches_kernel(const PatchArgs<Pixel
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     is_pixel[i] = channel < kChannels;
-    const int64_t at = ((top + dy) * args.size + left + dx) * kChannels + channel;
+    const int64_t at = ((top + dy) * args.image_width + left + dx) * kChannels + channel;
     pixels[i] = args.images[is_pixel[i] ? at : 0];
     const bool ends_line = ++dx == args.patch;
     dx = ends_line ? 0 : dx;
@@ -84,8 +88,10 @@ template <class Pixel, class Y>
 const char* launch_patches(const PatchesArgs& a, const Launch& launch) {
   const PatchArgs<Pixel, Y> args{.images = static_cast<const Pixel*>(a.images),
                                  .y = static_cast<Y*>(a.y.data),
-                                 .size = a.size,
+                                 .image_height = a.height,
+                                 .image_width = a.width,
                                  .patch = a.patch,
+                                 .group = a.group,
                                  .width = static_cast<int>(a.y.width),
                                  .rows = static_cast<int>(a.y.rows),
                                  .stride = a.y.stride,
@@ -158,13 +164,17 @@ __global__ void __launch_bounds__(kThreads)
 
 const char* patches(const PatchesArgs& args, const Launch& launch) {
   constexpr const char* kName = "patches";
-  FLASHRT_CHECK(args.images && args.count > 0 && args.patch > 0 && args.size % args.patch == 0,
-                kName, ": ", args.count, " images of ", args.size, " pixels in patches of ",
-                args.patch, ", expected patches that divide the image");
+  const int square = args.patch * args.group;
+  FLASHRT_CHECK(args.images && args.count > 0 && square > 0 && args.height % square == 0 &&
+                    args.width % square == 0,
+                kName, ": ", args.count, " images of ", args.height, " x ", args.width,
+                " pixels in squares of ", args.group, " patches of ", args.patch,
+                ", expected squares that divide the image");
   FLASHRT_CHECK(args.type == DType::kU8 || args.type == DType::kF32, kName, ": images are ",
                 args.type, ", expected u8 or f32");
-  const int64_t grid = args.size / args.patch, depth = int64_t{kChannels} * args.patch * args.patch;
-  check_operand(kName, "y", args.y, args.count * grid * grid, args.y.width);
+  const int64_t tokens = int64_t{args.height / args.patch} * (args.width / args.patch);
+  const int64_t depth = int64_t{kChannels} * args.patch * args.patch;
+  check_operand(kName, "y", args.y, args.count * tokens, args.y.width);
   FLASHRT_CHECK(is_divisor(args.y.scale), kName, ": y has scale ", args.y.scale,
                 ", expected one between 2^-100 and 2^100");
   FLASHRT_CHECK(args.y.width >= depth, kName, ": y has ", args.y.width, " columns, a patch ",

@@ -10,13 +10,13 @@
 namespace flashrt::cuda {
 
 // y[n*T + t] = the pixels of patch t of image n as (channel, dy, dx); bytes become u8 / 255 * 2
-// - 1. Columns of y past 3 * patch * patch become zero. The linear that follows is patch_embed's
-// product.
+// - 1. Columns of y past 3 * patch * patch become zero. Patches run over squares of group x group
+// as in plan/op.hpp. The linear that follows is patch_embed's product.
 struct PatchesArgs {
-  const void* images = nullptr;  // [images, size, size, 3] RGB
+  const void* images = nullptr;  // [count, height, width, 3] RGB
   DType type = DType::kU8;       // kU8 or kF32
-  int count = 0, size = 0, patch = 0;
-  Matrix y;  // [count * (size / patch)^2, at least 3 * patch * patch]
+  int count = 0, height = 0, width = 0, patch = 0, group = 1;
+  Matrix y;  // [count * (height / patch) * (width / patch), at least 3 * patch * patch]
 };
 const char* patches(const PatchesArgs& args, const Launch& launch);
 

@@ -114,6 +114,17 @@ Value PlanBuilder::columns(Value value, int64_t begin, int64_t count) {
                   Shape{info.shape[0], count}, info.rows, begin, row_stride_of(info), 0);
 }
 
+Value PlanBuilder::merge_rows(Value value, int64_t count) {
+  const ValueInfo& info = plan_[value];
+  const bool is_whole = info.shape.rank() == 2 && row_stride_of(info) == info.shape[1];
+  FLASHRT_CHECK(is_whole && !info.rows.length && count > 0 && info.shape[0] % count == 0,
+                "merge_rows of ", info.name, " ", info.shape,
+                ": expected whole rows, a multiple of ", count, " of them");
+  const Shape shape{info.shape[0] / count, count * info.shape[1]};
+  return add_view(value, text(info.name, "[", count, " rows in one]"), shape,
+                  Rows{.capacity = shape[0]}, 0, shape[1], 0);
+}
+
 Value PlanBuilder::at_step(Value value) {
   const ValueInfo& info = plan_[value];
   FLASHRT_CHECK(in_stage_, "at_step(", info.name, ") is in no stage");
@@ -220,18 +231,27 @@ Value PlanBuilder::resize(std::string name, Value frames, Value descriptors, int
 }
 
 Value PlanBuilder::patch_embed(std::string name, Value images, std::string weight, int width,
-                               int patch) {
+                               int patch, const PatchOptions& options) {
   name = scoped(name);
   const Shape shape = plan_[images].shape;
-  FLASHRT_CHECK(shape.rank() == 4 && shape[1] == shape[2] && shape[3] == 3 && shape[1] % patch == 0,
+  const int64_t square = int64_t{patch} * options.group;  // pixels that the order of tokens needs
+  FLASHRT_CHECK(shape.rank() == 4 && shape[3] == 3 && square > 0 && shape[1] % square == 0 &&
+                    shape[2] % square == 0,
                 "patch_embed ", name, ": images are ", shape,
-                ", expected [N, S, S, 3] with S a multiple of ", patch);
-  const int64_t tokens = (shape[1] / patch) * (shape[1] / patch);
+                ", expected [N, H, W, 3] with H and W multiples of ", square);
+  const int64_t tokens = (shape[1] / patch) * (shape[2] / patch);
   PatchEmbed op{.images = images,
+                .positions = options.positions,
                 .weight = weight + ".weight",
                 .bias = weight + ".bias",
-                .position = weight + ".position",
-                .patch = patch};
+                .position = options.positions ? "" : weight + ".position",
+                .patch = patch,
+                .group = options.group};
+  if (op.positions) {
+    const Shape expected{shape[0] * tokens, width};
+    FLASHRT_CHECK(plan_[op.positions].shape == expected, "patch_embed ", name, ": positions are ",
+                  plan_[op.positions].shape, ", expected ", expected);
+  }
   use_weight(op.weight, {width, int64_t{3} * patch * patch});
   use_weight(op.bias, {width});
   use_weight(op.position, {tokens, width});

@@ -43,6 +43,11 @@ struct NormOptions {
   Value committed_rows;
 };
 
+struct PatchOptions {
+  int group = 1;
+  Value positions;
+};
+
 struct LinearOptions {
   bool bias = false;
   Value shift;
@@ -85,6 +90,8 @@ class PlanBuilder {
   Value rows(Value value, int64_t begin, int64_t count);
   Value rows(Value value, int64_t begin, Rows rows);  // dynamic count
   Value columns(Value value, int64_t begin, int64_t count);
+  // [T, D] as [T / count, count * D]: count rows side by side.
+  Value merge_rows(Value value, int64_t count);
   // Row k of value in iteration k of the repeated stage.
   Value at_step(Value value);
 
@@ -97,7 +104,9 @@ class PlanBuilder {
   // and both shapes.
   // Images [N, size, size, 3] of this type, u8 or f32.
   Value resize(std::string name, Value frames, Value descriptors, int size, DType type);
-  Value patch_embed(std::string name, Value images, std::string weight, int width, int patch);
+  // Positions are a weight [T, D], or a value [N*T, D] if one is given.
+  Value patch_embed(std::string name, Value images, std::string weight, int width, int patch,
+                    const PatchOptions& options = {});
   Value token_embed(std::string name, Value tokens, std::string table, int vocabulary, int width);
   Normed add_norm(std::string name, Stream stream, const NormOptions& options);
   Value linear(std::string name, Value x, std::string weight, int64_t width,

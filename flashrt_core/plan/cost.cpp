@@ -124,7 +124,8 @@ class Counter {
   int64_t seen_keys(const Attention& op) const {
     int64_t seen = 0;
     for (int64_t query = 0; query < rows(op.q); ++query) {
-      int64_t first = 0, last = plan_[op.k].shape.rows();
+      const int64_t all = plan_[op.k].shape.rows();
+      int64_t first = 0, last = all;
       if (op.mask == Mask::kCausal) last = query + op.mask_argument + 1;
       if (op.mask == Mask::kBlock) {
         first = query / op.mask_argument * op.mask_argument;
@@ -133,6 +134,7 @@ class Counter {
       for (const KeyRange& range : op.ranges) {
         const int64_t end = range.begin + range.count + (range.length ? length_ : 0);
         seen += std::max<int64_t>(0, std::min(last, end) - std::max<int64_t>(first, range.begin));
+        if (op.mask == Mask::kCausal) last = all;  // of the ranges after the first
       }
     }
     return seen;

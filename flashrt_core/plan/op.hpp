@@ -44,18 +44,23 @@ struct Resize {
 
 // y[n*T + t] = W patch(images[n], t) + b + position[t]. Bytes are mapped to u8 / 255 * 2 - 1,
 // floats are taken as they are: some checkpoints were trained on pictures that were not rounded
-// after resizing. A patch is flattened as (channel, dy, dx); tokens run row-major over the grid.
+// after resizing. A patch is flattened as (channel, dy, dx). Tokens run row-major over squares of
+// group x group patches, and row-major inside a square: with a group of 1 over the whole grid, with
+// 2 so that four rows of y in a row are neighbours in the picture.
 struct PatchEmbed {
-  Value images;          // [N, S, S, 3] u8 or f32, RGB
+  Value images;          // [N, H, W, 3] u8 or f32, RGB
+  Value positions;       // [N*T, D] in the order of y, where a stage computes them; else ...
   Value y;               // [N*T, D]
   std::string weight;    // W [D, 3*patch*patch]
   std::string bias;      // [D]
-  std::string position;  // [T, D]
+  std::string position;  // ... [T, D]
   int patch = 0;
+  int group = 1;
 
   template <class Visitor>
   void operands(Visitor&& v) {
     v.read("images", images);
+    v.read("positions", positions);
     v.write("y", y);
   }
 };
@@ -166,8 +171,8 @@ struct KeyRange {
   Value length;
 };
 
-// Full; causal: query i sees keys with index <= i + offset; block: query i sees the keys of its own
-// block of n rows.
+// Full; causal: of the first range, query i sees keys with index <= i + offset, the ranges after it
+// are seen whole; block: query i sees the keys of its own block of n rows.
 enum class Mask { kNone, kCausal, kBlock };
 
 // y = softmax(q k^T * scale + mask) v, one softmax per query row and head over the keys in the

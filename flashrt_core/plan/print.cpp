@@ -55,6 +55,7 @@ struct AttributePrinter {
   void operator()(const Resize&) const {}
   void operator()(const PatchEmbed& op) const {
     out << " patch " << op.patch;
+    if (op.group > 1) out << " in squares of " << op.group << 'x' << op.group;
     print_weight(plan, out, "weight", op.weight);
     print_weight(plan, out, "position", op.position);
   }

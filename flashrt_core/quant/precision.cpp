@@ -63,8 +63,8 @@ class PrecisionPass {
 
   Demand demand(int index, std::string_view operand, Value value) const {
     // Whole streams, as opposed to vectors that scale them and to what the sampler integrates.
-    static const std::set<std::string_view> kStreams{"residual", "delta", "qkv",    "q",
-                                                     "k",        "v",     "gate_up"};
+    static const std::set<std::string_view> kStreams{"residual", "delta", "qkv",     "q",
+                                                     "k",        "v",     "gate_up", "positions"};
     const Call& call = plan_.calls[index];
     if (std::holds_alternative<Linear>(call.op) && operand == "x") {
       const RecipeRule* rule = recipe_.rule_for(call.name);
@@ -84,7 +84,7 @@ class PrecisionPass {
 
   void type_weights(const std::string& call, const PatchEmbed& op) {
     set_weight(call, op.weight, recipe_.values, WeightScale::kNone);
-    set_weight(call, op.position, recipe_.values, WeightScale::kNone);
+    if (!op.position.empty()) set_weight(call, op.position, recipe_.values, WeightScale::kNone);
   }
 
   void type_weights(const std::string& call, const TokenEmbed& op) {

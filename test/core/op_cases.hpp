@@ -554,6 +554,14 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
     op.ranges = {{.begin = 0, .count = 540, .length = {}}};
     cases.push_back(std::move(b).build(op));
   }
+  for (const int32_t length : {0, 9}) {  // causal among the first keys, the others seen whole
+    CaseBuilder b(text("attention_causal_ranges_", length));
+    Attention op = prepare(b, {4, 2, 16, 20, 40}, DType::kF32);
+    op.mask = Mask::kCausal;
+    const Value n = b.integer("n", length);
+    op.ranges = {{.begin = 0, .count = 20, .length = {}}, {.begin = 24, .count = 2, .length = n}};
+    cases.push_back(std::move(b).build(op));
+  }
   for (const Sizes s :
        {Sizes{2, 2, 72, 512, 512}, Sizes{2, 2, 8, 12, 12}, Sizes{2, 1, 8, 14, 14}}) {
     CaseBuilder b(text("attention_block_", s.rows));
@@ -793,6 +801,31 @@ inline void add_embed_cases(std::vector<OpCase>& cases) {
       op.bias = b.weight("b", {s.width});
       op.position = b.weight("p", {tokens, s.width});
       op.patch = s.patch;
+      cases.push_back(std::move(b).build(op));
+    }
+  }
+  // Pictures that are not square, in squares of patches, with positions that a call has computed.
+  struct Squares {
+    int64_t images, height, width;
+    int patch, group;
+  };
+  for (const Squares s : {Squares{2, 8, 12, 2, 2}, Squares{1, 12, 18, 2, 3}, Squares{2, 6, 4, 2, 1},
+                          Squares{1, 56, 84, 14, 2}}) {
+    for (const DType type : {DType::kF32, DType::kBF16}) {
+      CaseBuilder b(text("patch_embed_", s.height, "x", s.width, "_squares_", s.group, "_", type));
+      std::vector<int32_t> pixels;
+      for (int64_t i = 0; i < s.images * s.height * s.width * 3; ++i)
+        pixels.push_back(b.random()() % 256);
+      const int64_t tokens = s.images * (s.height / s.patch) * (s.width / s.patch),
+                    depth = 3 * s.patch * s.patch, width = 24;
+      PatchEmbed op{.images =
+                        b.integers("images", pixels, {s.images, s.height, s.width, 3}, DType::kU8)};
+      op.positions = b.in("positions", tokens, width, type);
+      op.y = b.out("y", tokens, width, type);
+      op.weight = b.weight("w", {width, depth}, 1 / std::sqrt(static_cast<double>(depth)), type);
+      op.bias = b.weight("b", {width});
+      op.patch = s.patch;
+      op.group = s.group;
       cases.push_back(std::move(b).build(op));
     }
   }

@@ -305,17 +305,29 @@ class Program {
   }
 
   void evaluate(const PatchEmbed& op) {
-    const int64_t side = plan_[op.images].shape[1], grid = side / op.patch, patch = op.patch;
+    const Shape& shape = plan_[op.images].shape;
+    const int64_t patch = op.patch, group = op.group;
+    const int64_t down = shape[1] / patch, across = shape[2] / patch;
     const std::vector<double>& images = memory_[op.images.id];
+    // The patches in the order of the tokens.
+    std::vector<std::pair<int64_t, int64_t>> places;
+    for (int64_t top = 0; top < down; top += group)
+      for (int64_t left = 0; left < across; left += group)
+        for (int64_t y = top; y < top + group; ++y)
+          for (int64_t x = left; x < left + group; ++x) places.emplace_back(y, x);
     for (int64_t row = 0; row < rows(op.y); ++row) {
-      const int64_t image = row / (grid * grid), token = row % (grid * grid);
+      const int64_t image = row / (down * across), token = row % (down * across);
       for (int64_t d = 0; d < width(op.y); ++d) {
-        double sum = weight(op.bias, d) + weight(op.position, token * width(op.y) + d);
+        double sum =
+            weight(op.bias, d) + (op.positions ? get(op.positions, row, d)
+                                               : weight(op.position, token * width(op.y) + d));
         for (int64_t c = 0; c < 3; ++c) {
           for (int64_t dy = 0; dy < patch; ++dy) {
             for (int64_t dx = 0; dx < patch; ++dx) {
-              const int64_t y = token / grid * patch + dy, x = token % grid * patch + dx;
-              const double pixel = images.at(((image * side + y) * side + x) * 3 + c) / 255 * 2 - 1;
+              const int64_t y = places[token].first * patch + dy,
+                            x = places[token].second * patch + dx;
+              const double byte = images.at(((image * shape[1] + y) * shape[2] + x) * 3 + c);
+              const double pixel = byte / 255 * 2 - 1;
               sum += pixel * weight(op.weight, ((d * 3 + c) * patch + dy) * patch + dx);
             }
           }
@@ -429,7 +441,8 @@ class Program {
         for (int64_t key = range.begin; key < range.begin + count; ++key) {
           const bool seen =
               op.mask == Mask::kNone ||
-              (op.mask == Mask::kCausal && key <= row + op.mask_argument) ||
+              (op.mask == Mask::kCausal &&
+               (&range != op.ranges.data() || key <= row + op.mask_argument)) ||
               (op.mask == Mask::kBlock && key / op.mask_argument == row / op.mask_argument);
           if (seen) keys.push_back(key);
         }

@@ -81,12 +81,12 @@ TEST(Cost, OfACausalMaskAndTwoRanges) {
                  .kv_heads = 1,
                  .head_dim = 2,
                  .mask = Mask::kCausal,
-                 .mask_argument = 2,
+                 .mask_argument = 0,
                  .ranges = {{.begin = 0, .count = 3}, {.begin = 5, .count = 2}}});
   });
   const Plan plan = std::move(b).finish();
-  // Queries 0 to 3 see keys up to 2, 3, 4 and 5 of {0, 1, 2, 5, 6}: 3 + 3 + 3 + 4.
-  expect_cost(cost_of(plan, plan.calls[0], 0), {.flops = 4.0 * 13 * 3 * 2,
+  // Queries 0 to 3 see keys up to their own of {0, 1, 2}, and both of {5, 6}: 3 + 4 + 5 + 5.
+  expect_cost(cost_of(plan, plan.calls[0], 0), {.flops = 4.0 * 17 * 3 * 2,
                                                 .read_bytes = 4.0 * (4 * 6 + 2 * 5 * 2),
                                                 .written_bytes = 4.0 * 4 * 6});
 }

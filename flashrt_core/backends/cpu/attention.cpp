@@ -69,13 +69,14 @@ struct Args {
   int64_t mask_argument;
 };
 
-// Keys that the mask leaves to a token.
-Range visible(const Args& args, int64_t token) {
+// Keys that the mask leaves to a token, of the first range or of a later one.
+Range visible(const Args& args, int64_t token, bool is_first) {
   switch (args.mask) {
     case Mask::kNone:
       break;
     case Mask::kCausal:
-      return {0, token + args.mask_argument + 1};
+      if (is_first) return {0, token + args.mask_argument + 1};
+      break;
     case Mask::kBlock: {
       const int64_t block = token / args.mask_argument;
       return {block * args.mask_argument, (block + 1) * args.mask_argument};
@@ -118,9 +119,10 @@ void start(const Args& args, const Task& task, const Scratch& s) {
 }
 
 // Turns the scores of one row into exponentials against its running maximum.
-void exponentiate(const Args& args, const Task& task, Range keys, int64_t row, const Scratch& s) {
+void exponentiate(const Args& args, const Task& task, Range keys, bool is_first, int64_t row,
+                  const Scratch& s) {
   float* scores = s.scores + row * kKeys;
-  const Range seen = intersect(visible(args, task.token + row / args.group), keys);
+  const Range seen = intersect(visible(args, task.token + row / args.group, is_first), keys);
   const int64_t first = std::max<int64_t>(0, seen.begin - keys.begin);
   const int64_t count = std::max<int64_t>(0, seen.end - seen.begin);
   const int64_t all = keys.end - keys.begin;
@@ -137,7 +139,7 @@ void exponentiate(const Args& args, const Task& task, Range keys, int64_t row, c
   std::fill_n(scores + first + count, all - first - count, 0.0f);
 }
 
-void add_keys(const Args& args, const Task& task, Range keys, const Scratch& s) {
+void add_keys(const Args& args, const Task& task, Range keys, bool is_first, const Scratch& s) {
   const int64_t rows = task.tokens * args.group, width = args.head_dim,
                 count = keys.end - keys.begin;
   const Operand32 k = head_rows(args.k, keys, task.kv_head * width, width, s.keys);
@@ -149,7 +151,7 @@ void add_keys(const Args& args, const Task& task, Range keys, const Scratch& s) 
             .b = k.data,
             .b_stride = k.stride},
            s.scores, kKeys);
-  for (int64_t row = 0; row < rows; ++row) exponentiate(args, task, keys, row, s);
+  for (int64_t row = 0; row < rows; ++row) exponentiate(args, task, keys, is_first, row, s);
   const Operand32 v = head_rows(args.v, keys, task.kv_head * width, width, s.values);
   multiply({.rows = rows,
             .columns = width,
@@ -177,12 +179,13 @@ void finish(const Args& args, const Task& task, const Scratch& s) {
 void attend(const Args& args, std::span<const Range> ranges, const Task& task,
             const Scratch& scratch) {
   start(args, task, scratch);
-  const Range seen{visible(args, task.token).begin,
-                   visible(args, task.token + task.tokens - 1).end};
-  for (const Range& range : ranges) {
-    const Range keys = intersect(range, seen);
+  for (size_t r = 0; r < ranges.size(); ++r) {
+    const bool is_first = r == 0;
+    const Range seen{visible(args, task.token, is_first).begin,
+                     visible(args, task.token + task.tokens - 1, is_first).end};
+    const Range keys = intersect(ranges[r], seen);
     for (int64_t begin = keys.begin; begin < keys.end; begin += kKeys) {
-      add_keys(args, task, {begin, std::min(begin + kKeys, keys.end)}, scratch);
+      add_keys(args, task, {begin, std::min(begin + kKeys, keys.end)}, is_first, scratch);
     }
   }
   finish(args, task, scratch);

@@ -30,7 +30,7 @@ Constants::Constants(const Plan& plan, const CudaWeights& weights) {
       positions = std::max(positions, op->position_start + bound_of(plan, op->position) +
                                           plan[op->qkv].shape.rows());
     }
-    if (const auto* op = std::get_if<PatchEmbed>(&call.op)) {
+    if (const auto* op = std::get_if<PatchEmbed>(&call.op); op && !op->position.empty()) {
       const WeightView one = weights.get(plan.weight(op->position));
       const int64_t images = plan[op->images].shape.rows();
       const size_t bytes = one.rows * one.stride * size_of(one.type);

@@ -159,7 +159,7 @@ LinearArgs Dispatch::patch_linear_args(const PatchEmbed& op, int k) const {
                 .stride = weight.stride},
           .weight = weight,
           .bias = vector(op.bias),
-          .residual = constants_.positions(op),
+          .residual = op.positions ? matrix_of_(op.positions, k) : constants_.positions(op),
           .y = y};
 }
 
@@ -259,8 +259,10 @@ const char* Dispatch::run(const PatchEmbed& op, int call, int k, const Launch& l
   patches({.images = matrix_of_(op.images, k).data,
            .type = plan_[op.images].type,
            .count = static_cast<int>(images[0]),
-           .size = static_cast<int>(images[1]),
+           .height = static_cast<int>(images[1]),
+           .width = static_cast<int>(images[2]),
            .patch = op.patch,
+           .group = op.group,
            .y = args.x},
           launch);
   return tuner_.run(args, *choices_[call], workspace_.data() + patch_bytes(args.x), launch);
