@@ -42,9 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog='flashrt_ros.soak', description=__doc__)
     parser.add_argument('--minutes', type=float, default=10.0, help='every fault comes at least once')
     parser.add_argument('--out', type=Path, default=Path('out/soak'), help='folder of journals and report')
-    parser.add_argument(
-        '--domain', type=int, default=own_domain(), help='ROS domain with nobody on it'
-    )
+    parser.add_argument('--domain', type=int, default=own_domain(), help='ROS domain with nobody on it')
     options = parser.parse_args(arguments)
     seclude(options.domain)
     # Leaves every context on the way: no process stays behind.

@@ -204,6 +204,11 @@ def _streams(journal: Journal, sent: Mapping[str, int]):
     return result
 
 
+def _transport(arm: Evidence) -> str:
+    delays_ms = [(seen.command.received_ns - seen.command.sent_ns) / 1e6 for seen in arm.seen]
+    return '{:.1f}, {:.1f}'.format(*np.percentile(delays_ms, (99, 100))) if delays_ms else 'none'
+
+
 def _figures(journal: Journal, arm: Evidence, sent: Mapping[str, int]) -> dict[str, object]:
     played = sum(seen.played is not None for seen in arm.seen)
     holds = sum(seen.is_hold for seen in arm.seen)
@@ -212,6 +217,7 @@ def _figures(journal: Journal, arm: Evidence, sent: Mapping[str, int]) -> dict[s
         '... told by their rows': played,
         '... holds': holds,
         '... changed on the way (limits)': len(arm.seen) - played - holds,
+        '... from the node to the recorder, p99 and max [ms]': _transport(arm),
         '... that did not reach the recorder': sum(seen.missed for seen in arm.seen),
         'chunks': len(journal.chunks),
     }

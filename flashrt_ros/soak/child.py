@@ -54,11 +54,6 @@ class Child:
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
-    def kill(self) -> None:
-        """Without a word, as a crash."""
-        self._process.kill()
-        self._process.wait()
-
     def close(self) -> int:
         """The end of its input ends it, also one that was stopped; returns its code."""
         if self._process.poll() is None:
@@ -74,12 +69,17 @@ class Child:
     def _read(self) -> None:
         for line in self._process.stdout:
             self._answers.put(line)
+        self._process.wait()
+        self._answers.put('')  # nothing comes any more
 
     def _answer(self, what: str) -> Answer:
         try:
-            answer = json.loads(self._answers.get(timeout=_ANSWER_S))
+            line = self._answers.get(timeout=_ANSWER_S)
         except queue.Empty:
-            raise self._fault(what) from None
+            line = ''
+        if not line:
+            raise self._fault(what)
+        answer = json.loads(line)
         if 'fault' in answer:
             raise Error(f'the {self._name} process: {answer["fault"]}')
         return answer

@@ -61,7 +61,7 @@ def soak_values(**changes: object) -> dict[str, object]:
         'actions.representation': 'joint_position',
         'actions.delta_mask': [-7],
         'actions.row_period_s': 0.05,
-        'actions.starvation_limit_s': 1.5,
+        'actions.starvation_limit_s': 3.0,
         'estop.required': True,
         'estop.timeout_s': 1.0,
         'outputs.names': ['arm', 'hand'],

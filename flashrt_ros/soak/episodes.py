@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""Judges what the node did about each fault: held in time, moved on fresh data only, moved again."""
+"""Judges what the node did about each fault: held in time, moved on fresh data only, moved again.
+
+A command counts from when the node gave it to the middleware, which has hiccups of its own.
+"""
 
 import itertools
 import math
@@ -37,13 +40,13 @@ class Episode:
         return self.end_ns if self.fault.streams else self.begin_ns
 
     def after_s(self, seen: Seen) -> float:
-        return (seen.command.received_ns - self.begin_ns) / 1e9
+        return (seen.command.sent_ns - self.begin_ns) / 1e9
 
     def is_old(self, seen: Seen) -> bool:
         """Whether a command moves the robot on what was known before the fault was over."""
         if seen.is_hold:
             return False
-        is_early = seen.command.received_ns < self.free_ns
+        is_early = seen.command.sent_ns < self.free_ns
         return is_early or (seen.played is not None and not self._is_fresh(seen.played.chunk))
 
     def _is_fresh(self, chunk: SentChunk) -> bool:
@@ -94,7 +97,7 @@ def _episodes(journal: Journal, commands: Sequence[Seen], faults: Sequence[Fault
             group['end'].at_ns,
             group['start'].at_ns if 'start' in group else None,
             prompts[-1] if prompts else None,
-            [seen for seen in commands if begin_ns <= seen.command.received_ns < next_ns],
+            [seen for seen in commands if begin_ns <= seen.command.sent_ns < next_ns],
         )
 
 
@@ -120,12 +123,12 @@ def _episode_faults(episode: Episode, trials: Trials) -> Iterator[Finding]:
                 f'allowed: {trials.live_bound_s:.3f} s',
             )
         yield from _old_data(episode, reaction)
-        free_ns = max(free_ns, reaction.command.received_ns)
+        free_ns = max(free_ns, reaction.command.sent_ns)
     moves = next((seen for seen in episode.commands if _moves_since(seen, free_ns)), None)
-    if moves is None or moves.command.received_ns > free_ns + RESUME_S * 1e9:
+    if moves is None or moves.command.sent_ns > free_ns + RESUME_S * 1e9:
         yield Finding('motion comes back', f'{fault.name}: not within {RESUME_S:g} s')
     elif fault.reaction_s is not None:
-        trials.resume_s.append((moves.command.received_ns - free_ns) / 1e9)
+        trials.resume_s.append((moves.command.sent_ns - free_ns) / 1e9)
 
 
 def _reaction(episode: Episode, live_bound_s: float) -> Seen | None:
@@ -146,7 +149,7 @@ def _reaction(episode: Episode, live_bound_s: float) -> Seen | None:
 
 def _old_data(episode: Episode, reaction: Seen) -> Iterator[Finding]:
     for seen in episode.commands:
-        if seen.command.received_ns > reaction.command.received_ns and episode.is_old(seen):
+        if seen.command.sent_ns > reaction.command.sent_ns and episode.is_old(seen):
             source = f'a row of chunk {seen.played.chunk.chunk_id}' if seen.played else 'no row of any chunk'
             yield Finding(
                 'old data',
@@ -156,4 +159,4 @@ def _old_data(episode: Episode, reaction: Seen) -> Iterator[Finding]:
 
 
 def _moves_since(seen: Seen, since_ns: int) -> bool:
-    return seen.command.received_ns >= since_ns and not seen.is_hold and seen.played is not None
+    return seen.command.sent_ns >= since_ns and not seen.is_hold and seen.played is not None

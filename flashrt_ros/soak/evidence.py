@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flashrt_ros.parameters import Parameters
+from flashrt_ros.soak.faults import CLOCK_JUMP_S
 from flashrt_ros.soak.journal import Journal, SentChunk, SentCommand
 
 _SAME = 1e-9  # rad or m
+_JUMP_NS = round(CLOCK_JUMP_S * 1e9)
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,8 @@ class Evidence:
 
 
 def start_ns(chunk: SentChunk) -> int:
-    """When its inference began on the clock of the machine, whatever the clock of the node says."""
-    return chunk.received_ns - (chunk.end_ns - chunk.start_ns)
+    """When its inference began on the clock of the machine; simulated time is off by whole jumps."""
+    return chunk.start_ns + round((chunk.received_ns - chunk.end_ns) / _JUMP_NS) * _JUMP_NS
 
 
 def stream_stamp_ns(chunk: SentChunk, stream: str) -> int:

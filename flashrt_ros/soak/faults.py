@@ -35,7 +35,7 @@ class Rig(Protocol):
     def other_prompt(self) -> int: ...
 
     def end_robot(self) -> int:
-        """Kills the process of the robot; since its last joint states."""
+        """Ends the process of the robot; since its last joint states."""
 
     def begin_robot(self) -> int:
         """A new process goes on from the same position."""
@@ -256,7 +256,7 @@ def faults(parameters: Parameters) -> list[Fault]:
         ),
         Fault(
             name='robot restarts',
-            what='the process that takes the commands is killed, and another one goes on',
+            what='the process that takes the commands ends, and another one goes on',
             seconds=0.5,
             begin=lambda rig: rig.end_robot(),
             end=lambda rig: rig.begin_robot(),

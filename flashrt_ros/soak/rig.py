@@ -151,9 +151,9 @@ class LiveRig:
         following = self._robot('--waiting')
         try:
             following.ready()
-            self.node.wait_for(lambda: following.ask('count')['is_heard'], 'a second robot', _READY_S)
-            last = self.robot.ask('count')
-            self.robot.kill()
+            self.node.wait_for(lambda: following.ask('count')['is_connected'], 'a second robot', _READY_S)
+            last = self.robot.ask('leave')
+            self.robot.close()
         except BaseException:
             following.close()
             raise

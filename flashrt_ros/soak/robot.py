@@ -3,9 +3,9 @@
 """A robot in one process: two controllers that follow commands, and two publishers of joint states.
 
 It is told on standard input: mute (the arm sends no joint states), nan (one joint is no number), go, shift
-SECONDS (of stamps and clock), at POSITIONS (begins there, if it was started with --waiting), count. Each
-answer holds the stamp of the last joint states of the arm, where all joints are, how many messages were sent,
-and whether somebody hears them.
+SECONDS (of stamps and clock), leave (neither reports nor follows any more), at POSITIONS (begins there, if it
+was started with --waiting), count. Each answer holds the stamp of the last joint states of the arm, where all
+joints are, how many messages were sent, and whether the robot is heard and has heard commands.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Robot:
         self._place(REST)
         self._is_waiting = is_waiting  # neither reports nor follows
         self._is_mute = self._is_nan = False
-        self._shift_ns = self._stamp_ns = self._sent = 0
+        self._shift_ns = self._stamp_ns = self._sent = self._heard = 0
         node.create_subscription(JointTrajectory, ARM_TOPIC, self._on_arm, QoSProfile(depth=1))
         node.create_subscription(Float64MultiArray, HAND_TOPIC, self._on_hand, QoSProfile(depth=1))
         self._publishers = [node.create_publisher(JointState, JOINT_TOPIC, 20) for _ in (ARM, HAND)]
@@ -59,6 +59,7 @@ class Robot:
         due_s = [point.time_from_start.sec + point.time_from_start.nanosec / 1e9 for point in message.points]
         rows = [[point.positions[column] for column in columns] for point in message.points]
         with self._lock:
+            self._heard += 1
             if self._is_waiting:
                 return
             self._arm.follow(due_s, rows, time.monotonic())
@@ -101,6 +102,8 @@ class Robot:
                     self._is_mute, self._is_nan = word == 'mute', word == 'nan'
                 case 'shift', [seconds]:
                     self._shift_ns = round(float(seconds) * 1e9)
+                case 'leave', []:
+                    self._is_waiting = True
                 case 'at', [*position] if len(position) == len(REST):
                     self._place([float(value) for value in position])
                     self._is_waiting = False
@@ -110,12 +113,13 @@ class Robot:
                     raise Error('not understood')
             now_s = time.monotonic()
             position = [*self._arm.position(now_s).tolist(), *self._hand.position(now_s).tolist()]
+            is_matched = all(publisher.get_subscription_count() for publisher in self._publishers)
             return {
                 'last_ns': last_ns,
                 'now_ns': time.time_ns(),
                 'position': position,
                 'sent': {JOINT_TOPIC: self._sent},
-                'is_heard': all(publisher.get_subscription_count() for publisher in self._publishers),
+                'is_connected': is_matched and self._heard > 0,
             }
 
 

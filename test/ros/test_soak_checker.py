@@ -231,7 +231,7 @@ def test_a_stop_is_followed_by_no_old_row_however_soon():
     journal = good_journal()
     i, moving = index_at(journal, 4.1), journal.commands[index_at(journal, 3.9)]
     journal.commands[i] = replace(journal.commands[i], rows=moving.rows, due_s=moving.due_s)
-    assert broken(journal)['old data'].startswith('stop pressed: 0.101 s after the begin')
+    assert broken(journal)['old data'].startswith('stop pressed: 0.100 s after the begin')
 
 
 def test_a_reaction_that_never_comes_is_found():
@@ -246,7 +246,7 @@ def test_a_move_before_the_end_of_a_fault_is_found():
     journal = good_journal()
     i, moving = index_at(journal, 2.6), journal.commands[index_at(journal, 2.2)]
     journal.commands[i] = replace(journal.commands[i], rows=moving.rows, due_s=moving.due_s)
-    assert broken(journal)['old data'].startswith('camera stall: 0.601 s after the begin')
+    assert broken(journal)['old data'].startswith('camera stall: 0.600 s after the begin')
 
 
 def test_a_chunk_formed_before_the_stop_is_found():

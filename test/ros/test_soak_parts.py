@@ -65,7 +65,7 @@ def test_a_child_answers_and_a_refusal_is_an_error(echo: Child):
 
 
 def test_a_child_that_ended_is_reported_with_code_and_log(echo: Child, tmp_path: Path):
-    echo.kill()
+    echo.signal(signal.SIGKILL)
     with pytest.raises(Error, match=rf'ended with code -9.*{tmp_path}'):
         echo.ask('anything')
 
