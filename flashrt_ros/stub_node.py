@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 from std_msgs.msg import String
 
@@ -51,10 +52,10 @@ def _flag(field_name: str) -> str:
 class StubNode(PolicyNode):
     """Loads a stub policy at every configure, and passes faults on to it."""
 
-    def __init__(self, settings: StubSettings) -> None:
+    def __init__(self, settings: StubSettings, **node_options: Any) -> None:
         self._stub_settings = settings
         self._stub: StubPolicy | None = None
-        super().__init__(self._load_stub)
+        super().__init__(self._load_stub, **node_options)
         self.create_subscription(String, '~/stub_fault', self._on_fault, 10)
 
     def _load_stub(self, parameters: Parameters) -> StubPolicy:
