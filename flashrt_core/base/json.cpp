@@ -19,7 +19,70 @@ using nlohmann::json;
 namespace {
 
 // Far above every file read here. Printing a value in an error text recurses into it.
-constexpr int kMaxDepth = 64;
+constexpr size_t kMaxDepth = 64;
+constexpr size_t kMaxMembers = 100'000;  // of one object or array
+
+// Reads a text without keeping it: what is refused takes no memory. Apart from building the value
+// because nlohmann's parser, given a callback, looks at all members again after each one.
+class Checker : public nlohmann::json_sax<json> {
+ public:
+  explicit Checker(const std::string& origin) : origin_(origin) {}
+
+  bool null() override { return value(); }
+  bool boolean(bool) override { return value(); }
+  bool number_integer(number_integer_t) override { return value(); }
+  bool number_unsigned(number_unsigned_t) override { return value(); }
+  bool number_float(number_float_t, const string_t&) override { return value(); }
+  bool string(string_t&) override { return value(); }
+  bool binary(binary_t&) override { return value(); }
+  bool start_object(size_t) override { return open(true); }
+  bool start_array(size_t) override { return open(false); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& key) override {
+    count();
+    FLASHRT_CHECK(open_.back().keys.insert(key).second, origin_, ": '", key, "' occurs twice");
+    return true;
+  }
+
+  bool parse_error(size_t, const std::string&, const json::exception& fault) override {
+    throw Error(text(origin_, " is not valid JSON: ", fault.what()));
+  }
+
+ private:
+  struct Container {
+    bool is_object;
+    size_t members = 0;
+    std::set<std::string> keys;
+  };
+
+  void count() {
+    FLASHRT_CHECK(++open_.back().members <= kMaxMembers, origin_, ": more than ", kMaxMembers,
+                  " members in one object or array");
+  }
+
+  bool value() {
+    if (!open_.empty() && !open_.back().is_object) count();
+    return true;
+  }
+
+  bool open(bool is_object) {
+    value();
+    open_.push_back({.is_object = is_object});
+    FLASHRT_CHECK(open_.size() <= kMaxDepth, origin_, ": nested ", open_.size(),
+                  " levels deep, expected at most ", kMaxDepth);
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  const std::string& origin_;
+  std::vector<Container> open_;
+};
 
 }  // namespace
 
@@ -42,23 +105,9 @@ std::string read_text_file(const std::filesystem::path& path, size_t max_bytes) 
 }
 
 json parse_json(std::string_view text, const std::string& origin) {
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
-    FLASHRT_CHECK(depth <= kMaxDepth, origin, ": nested ", depth, " levels deep, expected at most ",
-                  kMaxDepth);
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key) {
-      FLASHRT_CHECK(keys.back().insert(parsed.get<std::string>()).second, origin, ": '",
-                    parsed.get<std::string>(), "' occurs twice");
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, check);
-  } catch (const json::exception& fault) {
-    throw Error(flashrt::text(origin, " is not valid JSON: ", fault.what()));
-  }
+  Checker checker(origin);
+  json::sax_parse(text, &checker);
+  return json::parse(text);
 }
 
 JsonFields::JsonFields(const json& object, std::string where)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// Strict reading of JSON files: limited size and depth, no duplicate keys, and fields whose faults
-// are named with their value.
+// Strict reading of JSON files: limited size, depth and number of members, no duplicate keys, and
+// fields whose faults are named with their value.
 #pragma once
 
 #include <cstddef>

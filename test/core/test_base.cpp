@@ -58,6 +58,33 @@ TEST(Json, RefusesDeepNesting) {
                   "file.json: nested 65 levels deep, expected at most 64");
 }
 
+// In time that grows with their number: with its square, this test would not end today.
+TEST(Json, RefusesMoreMembersThanAnyFileHas) {
+  const auto members = [](int count) {
+    std::string object = "{", array = "[";
+    for (int i = 0; i < count; ++i) {
+      const std::string comma = i > 0 ? "," : "";
+      object += text(comma, "\"", i, "\":{}");
+      array += comma + "{}";
+    }
+    return std::pair(object + "}", array + "]");
+  };
+  const auto [object, array] = members(100'000);
+  EXPECT_EQ(parse_json(object, "file.json").size(), 100'000u);
+  EXPECT_EQ(parse_json(array, "file.json").size(), 100'000u);
+  const auto [large_object, large_array] = members(100'001);
+  for (const std::string& large : {large_object, large_array})
+    EXPECT_EQ(error_text([&] { parse_json(large, "file.json"); }),
+              "file.json: more than 100000 members in one object or array");
+}
+
+TEST(Json, NamesWhereItIsNoJson) {
+  EXPECT_CONTAINS(error_text([] { parse_json("{\"a\": }", "file.json"); }),
+                  "file.json is not valid JSON: ");
+  EXPECT_CONTAINS(error_text([] { parse_json("[1e999]", "file.json"); }), "number overflow");
+  EXPECT_CONTAINS(error_text([] { parse_json("{} {}", "file.json"); }), "is not valid JSON");
+}
+
 TEST(Json, FieldsNameWhatIsWrong) {
   const nlohmann::json json =
       parse_json(R"({"count": 3, "part": {"name": 5}, "list": [], "on": "yes"})", "f");

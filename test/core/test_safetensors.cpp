@@ -130,6 +130,16 @@ TEST(Safetensors, LimitsTheHeaderBeforeReadingIt) {
                   "is no safetensors file: its header would have");
 }
 
+TEST(Safetensors, LimitsTheNumberOfTensors) {
+  const TemporaryFolder folder;
+  nlohmann::json header;
+  for (int i = 0; i <= 100'000; ++i)
+    header[text("w", i)] = {{"dtype", "F32"}, {"shape", {0}}, {"data_offsets", {0, 0}}};
+  const auto path = folder.write("model.safetensors", safetensors_file(header.dump(), ""));
+  EXPECT_CONTAINS(error_text([&] { SafetensorsFile opened(path); }),
+                  "header: more than 100000 members in one object or array");
+}
+
 TEST(Safetensors, AcceptsTensorsWithoutElementsAndPaddedHeaders) {
   const TemporaryFolder folder;
   const std::string header = R"({"e":{"dtype":"F32","shape":[0,4],"data_offsets":[0,0]}}      )";
