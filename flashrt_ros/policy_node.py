@@ -176,6 +176,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
             except Exception as error:  # rclpy would hide it and go on to on_error
                 self._note_fault('activate', error)
                 parts.worker.deactivate()
+                garbage_collector.unfreeze()
                 self._state = 'inactive'
                 return TransitionCallbackReturn.FAILURE
         return TransitionCallbackReturn.SUCCESS
