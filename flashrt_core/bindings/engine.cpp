@@ -6,8 +6,10 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include <algorithm>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <variant>
 
 #include "bindings/frame.hpp"
@@ -38,6 +40,17 @@ void check_layout(std::string_view name, const py::array& array, const Shape& ex
                 shape, ", expected ", expected);
 }
 
+// [cameras, H, W, 3], or of images of several sizes all elements in a row.
+Shape images_shape(const Engine& engine) {
+  const PlanOptions& plan = engine.program_options().plan;
+  const std::vector<ImageSize> sizes = image_sizes(engine.config(), plan);
+  if (std::ranges::count(sizes, sizes.front()) == plan.cameras)
+    return {plan.cameras, sizes.front().height, sizes.front().width, 3};
+  int64_t elements = 0;
+  for (const auto& [height, side] : sizes) elements += int64_t{3} * height * side;
+  return {elements};
+}
+
 // Bytes, floats in [-1, 1], or one frame per camera.
 using Images = std::variant<Array<uint8_t>, Array<float>, PythonFrames>;
 // Images, tokens, noise, state.
@@ -47,8 +60,8 @@ ModelInput model_input(const Engine& engine, const Images& images, const Array<i
                        const Array<float>& noise, const std::optional<Array<float>>& state,
                        const PythonGuidance* guidance) {
   const PlanOptions& plan = engine.program_options().plan;
-  const int64_t side = engine.config().vision.image_size, width = engine.config().action_dim;
-  const Shape resized{plan.cameras, side, side, 3};
+  const int64_t width = engine.config().action_dim;
+  const Shape resized = images_shape(engine);
   check_layout("tokens", tokens, {tokens.size()});
   check_layout("noise", noise, {plan.horizon, width});
   if (state) check_layout("state", *state, {engine.config().state_dim});
@@ -77,17 +90,23 @@ ModelInput model_input(const Engine& engine, const Images& images, const Array<i
   return input;
 }
 
+using Sizes = std::vector<std::pair<int, int>>;  // height, width
+
 ProgramOptions program_options(int cameras, int prompt_capacity, int steps, int horizon,
                                std::vector<float> times, bool float_images, int64_t max_image_bytes,
                                std::vector<FrameOptions> frame_options, bool guided,
-                               bool keep_values) {
+                               const Sizes& sizes, std::vector<int> markup_rows, bool keep_values) {
+  std::vector<ImageSize> image_sizes;
+  for (const auto& [height, width] : sizes) image_sizes.push_back({height, width});
   return {.plan = {.cameras = cameras,
                    .prompt_capacity = prompt_capacity,
                    .horizon = horizon,
                    .steps = steps,
                    .float_images = float_images,
                    .max_image_bytes = max_image_bytes,
-                   .guided = guided},
+                   .guided = guided,
+                   .image_sizes = std::move(image_sizes),
+                   .markup_rows = std::move(markup_rows)},
           .times = std::move(times),
           .frames = std::move(frame_options),
           .keep_values = keep_values};
@@ -118,16 +137,19 @@ void bind_engine(py::module_& module) {
   module.def(
       "pack_weights",
       [](const std::filesystem::path& checkpoint, const std::filesystem::path& output,
-         const std::string& recipe, std::optional<uint64_t> random_seed, int threads) {
+         const std::string& recipe, std::optional<uint64_t> random_seed, int threads,
+         int embodiment_slot, bool allow_untrained) {
         const py::gil_scoped_release release;
         return pack({.checkpoint = checkpoint,
                      .random_seed = random_seed,
+                     .embodiment = {.slot = embodiment_slot, .allow_untrained = allow_untrained},
                      .backend_options = {.threads = threads},
                      .recipe = recipe},
                     output);
       },
       py::arg("checkpoint"), py::arg("output"), py::kw_only(), py::arg("recipe"),
-      py::arg("random_seed") = py::none(), py::arg("threads") = 0,
+      py::arg("random_seed") = py::none(), py::arg("threads") = 0, py::arg("embodiment_slot") = -1,
+      py::arg("allow_untrained") = false,
       "Writes the weights as the recipe reads them; returns the digest of their source.");
 
   py::class_<Engine>(module, "Engine",
@@ -137,16 +159,19 @@ void bind_engine(py::module_& module) {
                       int steps, int horizon, std::vector<float> times, const std::string& recipe,
                       const std::optional<std::filesystem::path>& calibration, bool float_images,
                       int64_t max_image_bytes, std::vector<FrameOptions> frame_options, bool guided,
-                      bool keep_values, bool float_activations, const std::string& backend,
+                      const Sizes& sizes, std::vector<int> markup_rows, bool keep_values,
+                      bool float_activations, const std::string& backend,
                       int threads, int device, const std::optional<std::filesystem::path>& tuning,
                       bool fast_accumulation, bool dependent_launch, bool specialised_kernels,
                       std::optional<uint64_t> random_seed, double random_outliers,
-                      const std::optional<std::filesystem::path>& packed) {
+                      const std::optional<std::filesystem::path>& packed, int embodiment_slot,
+                      bool allow_untrained) {
             const py::gil_scoped_release release;
             return Engine(
                 {.checkpoint = checkpoint,
                  .random_seed = random_seed,
                  .random_outliers = random_outliers,
+                 .embodiment = {.slot = embodiment_slot, .allow_untrained = allow_untrained},
                  .packed = packed.value_or(std::filesystem::path()),
                  .backend = backend,
                  .backend_options = {.threads = threads,
@@ -160,33 +185,39 @@ void bind_engine(py::module_& module) {
                  .float_activations = float_activations,
                  .program = program_options(cameras, prompt_capacity, steps, horizon,
                                             std::move(times), float_images, max_image_bytes,
-                                            std::move(frame_options), guided, keep_values)});
+                                            std::move(frame_options), guided, sizes,
+                                            std::move(markup_rows), keep_values)});
           }),
           py::arg("checkpoint"), py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0,
           py::arg("steps") = 0, py::arg("horizon") = 0, py::arg("times") = std::vector<float>(),
           py::arg("recipe") = "f32", py::arg("calibration") = py::none(),
           py::arg("float_images") = false, py::arg("max_image_bytes") = 0,
           py::arg("frame_options") = std::vector<FrameOptions>(), py::arg("guided") = false,
+          py::arg("image_sizes") = Sizes(), py::arg("markup_rows") = std::vector<int>(),
           py::arg("keep_values") = false, py::arg("float_activations") = false,
           py::arg("backend") = "cpu", py::arg("threads") = 0, py::arg("device") = 0,
           py::arg("tuning") = py::none(), py::arg("fast_accumulation") = true,
           py::arg("dependent_launch") = true, py::arg("specialised_kernels") = true,
           py::arg("random_seed") = py::none(), py::arg("random_outliers") = 1.0,
-          py::arg("packed") = py::none())
+          py::arg("packed") = py::none(), py::arg("embodiment_slot") = -1,
+          py::arg("allow_untrained") = false)
       .def(
           "recompile",
           [](const Engine& engine, int cameras, int prompt_capacity, int steps, int horizon,
              std::vector<float> times, bool float_images, int64_t max_image_bytes,
-             std::vector<FrameOptions> frame_options, bool guided, bool keep_values) {
+             std::vector<FrameOptions> frame_options, bool guided, const Sizes& sizes,
+             std::vector<int> markup_rows, bool keep_values) {
             const py::gil_scoped_release release;
-            return engine.recompile(program_options(cameras, prompt_capacity, steps, horizon,
-                                                    std::move(times), float_images, max_image_bytes,
-                                                    std::move(frame_options), guided, keep_values));
+            return engine.recompile(program_options(
+                cameras, prompt_capacity, steps, horizon, std::move(times), float_images,
+                max_image_bytes, std::move(frame_options), guided, sizes, std::move(markup_rows),
+                keep_values));
           },
           py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0, py::arg("steps") = 0,
           py::arg("horizon") = 0, py::arg("times") = std::vector<float>(),
           py::arg("float_images") = false, py::arg("max_image_bytes") = 0,
           py::arg("frame_options") = std::vector<FrameOptions>(), py::arg("guided") = false,
+          py::arg("image_sizes") = Sizes(), py::arg("markup_rows") = std::vector<int>(),
           py::arg("keep_values") = false, "Another program on the same weights.")
       .def(
           "infer",

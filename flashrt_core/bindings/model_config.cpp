@@ -17,10 +17,12 @@ void bind_model_config(py::module_& module) {
       .def_property_readonly("model_type",
                              [](const ModelConfig& c) { return std::string(name_of(c.type)); })
       .def_property_readonly("image_size", [](const ModelConfig& c) { return c.vision.image_size; })
-      .def_property_readonly("image_tokens", [](const ModelConfig& c) { return c.vision.tokens(); })
-      .def_property_readonly("layers", [](const ModelConfig& c) { return c.expert.layers; })
+      .def_property_readonly("image_tokens", &image_tokens)
+      .def_property_readonly("layers", [](const ModelConfig& c) { return c.language.layers; })
       .def_property_readonly("kv_heads", [](const ModelConfig& c) { return c.language.kv_heads; })
       .def_property_readonly("head_dim", [](const ModelConfig& c) { return c.language.head_dim; })
+      .def_property_readonly("embodiments", [](const ModelConfig& c) { return c.dit.embodiments; })
+      .def_readonly("image_token", &ModelConfig::image_token)
       .def_readonly("vocab_size", &ModelConfig::vocab_size)
       .def_readonly("action_dim", &ModelConfig::action_dim)
       .def_readonly("state_dim", &ModelConfig::state_dim)
@@ -31,9 +33,9 @@ void bind_model_config(py::module_& module) {
       .def_readonly("max_period", &ModelConfig::max_period);
   module.def("read_model_config", &read_model_config, py::arg("checkpoint"),
              "Reads the configuration in a checkpoint folder.");
-  module.def(
-      "named_config", &named_config, py::arg("name_or_checkpoint"),
-      "The published size of pi05 or pi0 by its name, or the configuration of a checkpoint.");
+  module.def("named_config", &named_config, py::arg("name_or_checkpoint"),
+             "The published size of pi05, pi0 or groot_n16 by its name, or the configuration of a "
+             "checkpoint.");
   module.def(
       "check_weight_files",
       [](const std::filesystem::path& checkpoint, const ModelConfig& config) {

@@ -8,6 +8,8 @@
 #include <optional>
 
 #include "base/json.hpp"
+#include "checkpoint/config_bounds.hpp"
+#include "checkpoint/groot_config.hpp"
 #include "checkpoint/pi_names.hpp"
 #include "checkpoint/tensor_store.hpp"
 
@@ -16,11 +18,6 @@ namespace {
 
 constexpr size_t kMaxConfigBytes = 1u << 20;
 constexpr double kPi0MinPeriod = 4e-3, kPi0MaxPeriod = 4.0;  // where a layout does not store them
-
-// Bounds of every dimension: generous for any real model, small enough that no product of them
-// overflows.
-constexpr int kMaxLayers = 512, kMaxWidth = 1 << 17, kMaxHeads = 1 << 10, kMaxImage = 1 << 13;
-constexpr int kMaxVocabulary = 1 << 22, kMaxRows = 1 << 14;
 
 // ---- what the layouts have in common
 
@@ -215,17 +212,34 @@ ModelType model_type(const JsonFields& root, std::string_view key, const std::st
     throw ModelNotSupportedError(
         text(origin, ": Pi0-FAST (", key, " ", type, ") is not supported yet"));
   if (type.starts_with("Gr00t") || type.starts_with("gr00t") || type.starts_with("groot")) {
-    throw ModelNotSupportedError(
-        text(origin, ": GR00T (", key, " ", type, ") is not supported yet"));
+    throw ModelNotSupportedError(text(origin, ": GR00T (", key, " ", type,
+                                      ") is not supported yet; N1.6 in its own layout (",
+                                      "model_type ", kGrootN16Type, ") is"));
   }
-  root.fail(key, "pi05 or pi0");
+  root.fail(key, text("pi05, pi0 or ", kGrootN16Type));
 }
 
 }  // namespace
 
-std::string_view name_of(ModelType type) { return type == ModelType::kPi05 ? "pi05" : "pi0"; }
+std::string_view name_of(ModelType type) {
+  switch (type) {
+    case ModelType::kPi05:
+      return "pi05";
+    case ModelType::kPi0:
+      return "pi0";
+    case ModelType::kGrootN16:
+      return "groot_n16";
+  }
+  return "?";
+}
+
+int image_tokens(const ModelConfig& config) {
+  // GR00T merges squares of 2 x 2 patches.
+  return config.type == ModelType::kGrootN16 ? config.vision.tokens() / 4 : config.vision.tokens();
+}
 
 ModelConfig full_size_config(ModelType type) {
+  if (type == ModelType::kGrootN16) return full_size_groot();
   ModelConfig c{.type = type,
                 .vision = kSiglipSo400m,
                 .language = kGemma2b,
@@ -245,7 +259,7 @@ ModelConfig full_size_config(ModelType type) {
 }
 
 ModelConfig named_config(const std::filesystem::path& name_or_checkpoint) {
-  for (const ModelType type : {ModelType::kPi05, ModelType::kPi0}) {
+  for (const ModelType type : {ModelType::kPi05, ModelType::kPi0, ModelType::kGrootN16}) {
     if (name_or_checkpoint == name_of(type)) return full_size_config(type);
   }
   return read_model_config(name_or_checkpoint);
@@ -263,6 +277,7 @@ ModelConfig read_model_config(const std::filesystem::path& checkpoint) {
 
   ModelConfig config;
   if (root.has("model_type")) {
+    if (root.string("model_type") == kGrootN16Type) return groot_config(root);
     config = explicit_config(root, model_type(root, "model_type", origin));
   } else if (root.has("type")) {
     config = lerobot_config(root, model_type(root, "type", origin));

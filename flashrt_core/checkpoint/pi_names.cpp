@@ -3,7 +3,10 @@
 
 #include "checkpoint/pi_names.hpp"
 
+#include <map>
 #include <utility>
+
+#include "checkpoint/groot_weights.hpp"
 
 namespace flashrt {
 namespace {
@@ -41,19 +44,25 @@ std::string canonical_name(std::string_view name) {
 }
 
 ModelType family_of(const TensorStore& store) {
-  std::string pi05, pi0;  // a tensor that speaks for the family
+  std::map<ModelType, std::string> found;  // with a tensor that speaks for the family
   for (const auto& [name, unused] : store.tensors()) {
     const std::string canonical = canonical_name(name);
-    if (canonical == "time_mlp_in.weight" || canonical.ends_with("norm.dense.weight")) pi05 = name;
-    if (canonical == "state_proj.weight") pi0 = name;
+    if (canonical == "time_mlp_in.weight" || canonical.ends_with("norm.dense.weight"))
+      found[ModelType::kPi05] = name;
+    if (canonical == "state_proj.weight") found[ModelType::kPi0] = name;
+    if (canonical == kGrootActionEncoder) found[ModelType::kGrootN16] = name;
   }
   const std::string folder = store.folder().string();
-  FLASHRT_CHECK(pi05.empty() || pi0.empty(), "checkpoint ", folder, " has tensors of Pi0.5 (", pi05,
-                ") and of Pi0 (", pi0, ")");
   FLASHRT_CHECK(
-      !pi05.empty() || !pi0.empty(), "checkpoint ", folder, " is neither Pi0.5 nor Pi0: it has no ",
-      "time_mlp_in.weight, no adaptive norm (...norm.dense.weight) and no state_proj.weight");
-  return pi05.empty() ? ModelType::kPi0 : ModelType::kPi05;
+      !found.empty(), "checkpoint ", folder,
+      " is neither Pi0.5 nor Pi0 nor GR00T N1.6: it has no time_mlp_in.weight, no adaptive "
+      "norm (...norm.dense.weight), no state_proj.weight and no ",
+      kGrootActionEncoder);
+  const auto& [type, first] = *found.begin();
+  const auto& [other, second] = *found.rbegin();
+  FLASHRT_CHECK(type == other, "checkpoint ", folder, " has tensors of ", name_of(type), " (",
+                first, ") and of ", name_of(other), " (", second, ")");
+  return type;
 }
 
 }  // namespace flashrt

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// The names of Pi0 and Pi0.5 tensors: many writers, one spelling.
+// The names of tensors: many writers of Pi0 and Pi0.5, one spelling. Those of GR00T are spelt in
+// one way.
 #pragma once
 
 #include <string>
@@ -21,7 +22,8 @@ namespace flashrt {
 std::string canonical_name(std::string_view name);
 
 // Which family the tensors belong to, whatever the folder is called: Pi0.5 has a time MLP and
-// adaptive norms, Pi0 has a state projection. Tensors of both or of neither are refused.
+// adaptive norms, Pi0 has a state projection, GR00T N1.6 an action encoder per embodiment. Tensors
+// of two families or of none are refused.
 ModelType family_of(const TensorStore& store);
 
 }  // namespace flashrt

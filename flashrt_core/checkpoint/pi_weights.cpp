@@ -163,7 +163,7 @@ class Table {
 
 std::vector<PlanWeight> pi_weights(const ModelConfig& config) { return Table(config).build(); }
 
-bool is_unused_tensor(std::string_view canonical, const ModelConfig& config) {
+bool is_unused_pi_tensor(std::string_view canonical, const ModelConfig& config) {
   // Written by transformers, of no effect.
   if (canonical.ends_with(".rotary_emb.inv_freq") ||
       canonical.ends_with(".embeddings.position_ids"))

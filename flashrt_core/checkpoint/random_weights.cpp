@@ -13,7 +13,7 @@
 #include "base/nearest.hpp"
 #include "base/parallel.hpp"
 #include "base/xxh64.hpp"
-#include "checkpoint/pi_weights.hpp"
+#include "checkpoint/plan_weights.hpp"
 #include "checkpoint/weights.hpp"
 
 namespace flashrt {
@@ -39,7 +39,7 @@ uint64_t hash(std::string_view bytes) { return xxh64(std::as_bytes(std::span(byt
 // Whether its rows make channels of the residual stream of the vision or language model.
 bool feeds_residual(std::string_view weight) {
   if (weight == "vision.patch.weight" || weight == "vision.patch.bias") return true;
-  if (weight.starts_with("projector.")) return true;
+  if (weight.starts_with("projector.") || weight.starts_with("connector_out.")) return true;
   if (!weight.starts_with("vision.") && !weight.starts_with("language.")) return false;
   constexpr std::string_view kLast[] = {".attn_out.", ".fc2.", ".down."};
   return std::any_of(std::begin(kLast), std::end(kLast), [&](std::string_view linear) {
@@ -65,6 +65,10 @@ class Table {
   static std::vector<Spread> spreads_of(const PlanWeight& weight) {
     const double linear = 1 / std::sqrt(static_cast<double>(weight.shape.width()));
     const bool is_bias = weight.name.ends_with(".bias");
+    if (weight.name.starts_with("dit.") && weight.name.find("style.") != std::string::npos) {
+      if (is_bias) return {kBias, kBias};  // scale, shift
+      return {{.deviation = kScaleGain * linear}, {.deviation = kShiftGain * linear}};
+    }
     if (weight.name.find("style.") != std::string::npos) {  // scale, shift, gate
       if (is_bias) return {kBias, kBias, kGateBias};
       return {{.deviation = kScaleGain * linear},
@@ -73,7 +77,9 @@ class Table {
     }
     if (is_bias) return {kBias};
     if (weight.name == "language.embed") return {kEmbedding};
-    if (weight.name == "vision.patch.position") return {kPosition};
+    if (weight.name == "vision.patch.position" || weight.name == "vision.position.weight" ||
+        weight.name == "action_position")
+      return {kPosition};
     if (weight.shape.rank() == 1) return {kNormWeight};
     return {{.deviation = linear}};
   }
@@ -198,7 +204,7 @@ std::vector<RandomTensor> random_tensors(const ModelConfig& config, uint64_t see
                 config.vocab_size);
   const Table table(seed, outliers);
   std::vector<RandomTensor> tensors;
-  for (const PlanWeight& weight : pi_weights(config)) tensors.push_back(table.tensor(weight));
+  for (const PlanWeight& weight : plan_weights(config)) tensors.push_back(table.tensor(weight));
   return tensors;
 }
 

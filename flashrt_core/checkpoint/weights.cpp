@@ -4,6 +4,7 @@
 #include "checkpoint/weights.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -13,8 +14,9 @@
 #include "base/half.hpp"
 #include "base/nearest.hpp"
 #include "base/parallel.hpp"
+#include "checkpoint/groot_weights.hpp"
 #include "checkpoint/pi_names.hpp"
-#include "checkpoint/pi_weights.hpp"
+#include "checkpoint/plan_weights.hpp"
 #include "checkpoint/tensor_digest.hpp"
 #include "checkpoint/tensor_store.hpp"
 
@@ -127,7 +129,7 @@ class Elements {
 // type. Their numbers have not been read.
 struct CheckedCheckpoint {
   CheckedCheckpoint(const std::filesystem::path& checkpoint, const ModelConfig& config)
-      : store(checkpoint), tensors(by_canonical_name(store)), table(pi_weights(config)) {
+      : store(checkpoint), tensors(by_canonical_name(store)), table(plan_weights(config)) {
     const ModelType family = family_of(store);
     FLASHRT_CHECK(family == config.type, "checkpoint ", checkpoint.string(), ": config.json says ",
                   name_of(config.type), ", its tensors are those of ", name_of(family));
@@ -150,13 +152,19 @@ class CheckpointWeights : public Weights::Source {
   CheckpointWeights(const std::filesystem::path& checkpoint, const ModelConfig& config, int threads)
       : checkpoint_(checkpoint, config),
         pool_(std::make_unique<ThreadPool>(threads)),
-        digest_(digest_of_finite(checkpoint_.used, *pool_)) {}
+        digest_(digest_of_finite(checkpoint_.used, *pool_)) {
+    if (config.type != ModelType::kGrootN16) return;
+    check_embodiment(config);
+    digest_ += text(" slot ", config.embodiment.slot);  // the same tensors, but other weights
+  }
 
   HostTensor load(std::string_view name) const override;
   const std::string& digest() const override { return digest_; }
   std::vector<std::filesystem::path> files() const override { return checkpoint_.store.files(); }
 
  private:
+  void check_embodiment(const ModelConfig& config) const;
+  HostTensor read(const SourceTensor& source) const;
   const PlanWeight& weight(std::string_view name) const {
     const std::vector<PlanWeight>& table = checkpoint_.table;
     const auto found = std::find_if(table.begin(), table.end(),
@@ -173,15 +181,53 @@ class CheckpointWeights : public Weights::Source {
   std::string digest_;
 };
 
+// Slots that no data were there for hold the numbers that training began with.
+void CheckpointWeights::check_embodiment(const ModelConfig& config) const {
+  const auto& [slot, allow_untrained] = config.embodiment;
+  const std::string where = "checkpoint " + checkpoint_.store.folder().string();
+  FLASHRT_CHECK(0 <= slot && slot < config.dit.embodiments, where, ": embodiment slot ", slot,
+                ", it has slots 0 to ", config.dit.embodiments - 1,
+                slot < 0 ? "; name the one of the robot" : "");
+  SourceTensor encoder{.names = {std::string(kGrootActionEncoder)}, .shape = {}, .slot = slot};
+  encoder.shape = find(checkpoint_.tensors, encoder)->tensor->shape;
+  const HostTensor numbers = read(encoder);
+  double sum = 0, squares = 0;
+  for (const float number : numbers.data) {
+    sum += number;
+    squares += double{number} * number;
+  }
+  const auto count = static_cast<double>(numbers.data.size());
+  const double deviation = std::sqrt(std::max(0.0, squares / count - sum / count * (sum / count)));
+  FLASHRT_CHECK(allow_untrained || std::abs(deviation - kUntrainedDeviation) > kUntrainedMargin,
+                where, ": embodiment slot ", slot,
+                " looks as if it was never trained: the numbers of ", kGrootActionEncoder,
+                " have the deviation they are initialised with, ", deviation,
+                "; its actions would mean nothing. Choose another slot, or allow untrained ones");
+}
+
+HostTensor CheckpointWeights::read(const SourceTensor& source) const {
+  HostTensor result{source.read_shape(), {}};
+  const int64_t count = result.shape.elements();
+  result.data.resize(static_cast<size_t>(count));
+  Elements(*find(checkpoint_.tensors, source)->tensor)
+      .read(std::max<int64_t>(0, source.slot) * count, result.data);
+  return result;
+}
+
 HostTensor CheckpointWeights::load(std::string_view name) const {
   const PlanWeight& weight = this->weight(name);
+  if (weight.compute) {
+    std::vector<HostTensor> parts;
+    for (const SourceTensor& part : weight.parts) parts.push_back(read(part));
+    return {weight.shape, weight.compute(parts)};
+  }
   const int64_t width = weight.shape.width();
   std::vector<double> factors(static_cast<size_t>(width), weight.factor);
   for (const SourceTensor& norm : weight.norm) {
     std::vector<float> scale(static_cast<size_t>(width));
     Elements(*find(checkpoint_.tensors, norm)->tensor).read(0, scale);
     for (size_t column = 0; column < scale.size(); ++column)
-      factors[column] *= 1.0 + double{scale[column]};
+      factors[column] *= weight.norm_offset + double{scale[column]};
   }
 
   HostTensor result{weight.shape, std::vector<float>(static_cast<size_t>(weight.shape.elements()))};
@@ -190,12 +236,14 @@ HostTensor CheckpointWeights::load(std::string_view name) const {
   int64_t first_row = 0;
   for (const SourceTensor& part : weight.parts) {
     const Elements elements(*find(checkpoint_.tensors, part)->tensor);
-    const int64_t rows = part.shape.rows(), stride = part.shape.width();
+    const Shape shape = part.read_shape();
+    const int64_t rows = shape.rows(), stride = shape.width();
+    const int64_t first = std::max<int64_t>(0, part.slot) * shape.elements();
     pool_->parallel_for(rows, rows_per_block, [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin; row < end; ++row) {
         const std::span<float> to(result.data.data() + (first_row + row) * width,
                                   static_cast<size_t>(width));
-        elements.read(row * stride + weight.first_column, to);
+        elements.read(first + row * stride + weight.first_column, to);
         for (size_t column = 0; column < to.size(); ++column) {
           to[column] = static_cast<float>((double{to[column]} + weight.offset) * factors[column]);
         }

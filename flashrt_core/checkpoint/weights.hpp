@@ -17,15 +17,10 @@
 #include "base/tensor.hpp"
 #include "checkpoint/model_config.hpp"
 #include "checkpoint/packed_file.hpp"
+#include "checkpoint/plan_weights.hpp"
 #include "checkpoint/random_weights.hpp"
 
 namespace flashrt {
-
-// A float32 tensor in host memory, row-major.
-struct HostTensor {
-  Shape shape;
-  std::vector<float> data;
-};
 
 class Weights {
  public:

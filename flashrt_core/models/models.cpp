@@ -23,10 +23,14 @@ Plan build_plan(const ModelConfig& config, const PlanOptions& options) {
   check_range("prompt capacity", options.prompt_capacity, kMaxRows);
   check_range("horizon", options.horizon, kMaxRows);
   check_range("denoise steps", options.steps, kMaxRows);
-  const int64_t image_tokens = int64_t{options.cameras} * config.vision.tokens();
-  FLASHRT_CHECK(image_tokens <= kMaxImageTokens, "cameras: ", options.cameras, " of ",
+  const int64_t tokens = int64_t{options.cameras} * config.vision.tokens();
+  FLASHRT_CHECK(tokens <= kMaxImageTokens, "cameras: ", options.cameras, " of ",
                 config.vision.tokens(), " image tokens each, expected at most ", kMaxImageTokens,
                 " tokens");
+  FLASHRT_CHECK(config.type == ModelType::kGrootN16 ||
+                    (options.image_sizes.empty() && options.markup_rows.empty()),
+                "image sizes or markup rows were given, but ", name_of(config.type),
+                " has square images of one size and no markup between them");
   FLASHRT_CHECK(0 <= options.max_image_bytes && options.max_image_bytes <= kMaxImageBytes,
                 "max image bytes: ", options.max_image_bytes,
                 ", expected 0 (images come resized) to ", kMaxImageBytes);
@@ -35,6 +39,8 @@ Plan build_plan(const ModelConfig& config, const PlanOptions& options) {
       return build_pi05(config, options);
     case ModelType::kPi0:
       return build_pi0(config, options);
+    case ModelType::kGrootN16:
+      return build_groot_n16(config, options);
   }
   throw Error("unknown model type");
 }

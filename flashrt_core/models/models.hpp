@@ -5,6 +5,7 @@
 // order, outputs.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,12 @@
 #include "plan/builder.hpp"
 
 namespace flashrt {
+
+// Pixels.
+struct ImageSize {
+  int height = 0, width = 0;
+  bool operator==(const ImageSize&) const = default;
+};
 
 // What a plan is built for. Every size here is fixed in the plan.
 struct PlanOptions {
@@ -25,18 +32,69 @@ struct PlanOptions {
   int64_t max_image_bytes = 0;
   // Real-time chunking: the plan takes the previous chunk and the rows that are committed.
   bool guided = false;
+  // GR00T only. Per camera, where images are not all squares of the model's size.
+  std::vector<ImageSize> image_sizes;
+  // GR00T only. Per camera: tokens from its image to the next one or to the end; empty: those of
+  // the published conversation.
+  std::vector<int> markup_rows;
 };
 
 Plan build_pi05(const ModelConfig& config, const PlanOptions& options);
 Plan build_pi0(const ModelConfig& config, const PlanOptions& options);
+Plan build_groot_n16(const ModelConfig& config, const PlanOptions& options);
 // The one that the configuration names.
 Plan build_plan(const ModelConfig& config, const PlanOptions& options);
 
+// ---- what a model is given (inputs.cpp)
+
+// One input of a plan, as its bytes.
+struct InputData {
+  std::string name;
+  std::vector<std::byte> data;
+};
+
+// The times of the denoise steps, where nobody says otherwise.
+std::vector<float> default_times(const ModelConfig& config, int steps);
+// All that a plan reads at load.
+std::vector<InputData> load_inputs(const ModelConfig& config, const PlanOptions& options,
+                                   std::span<const float> times);
+
+// All that a plan reads once per prompt.
+struct PromptInputs {
+  int length = 0;  // rows of the prompt, by which dynamic extents grow
+  std::vector<InputData> inputs;
+};
+// tokens: of Pi the prompt; of GR00T the whole conversation, with as many image tokens as each
+// image has rows. Error where they do not fit the plan.
+PromptInputs prompt_inputs(const ModelConfig& config, const PlanOptions& options,
+                           std::span<const int32_t> tokens);
+
+// Per camera.
+std::vector<ImageSize> image_sizes(const ModelConfig& config, const PlanOptions& options);
+
+// Where the rows of one observation of GR00T lie: for each camera its image, then the tokens up to
+// the next one. The prompt is in front of them and is no part of them.
+struct ObservationLayout {
+  struct View {
+    int image_begin = 0, image_rows = 0;
+    int markup_begin = 0, markup_rows = 0;
+  };
+  std::vector<View> views;
+  int rows = 0;         // of all
+  int markup_rows = 0;  // of these, tokens
+};
+ObservationLayout observation_layout(const ModelConfig& config, const PlanOptions& options);
+
 // ---- shared blocks
 
-// SigLIP: images [N, S, S, 3] u8 -> tokens [N*T, D] after the final norm. Views do not see each
+struct SiglipOptions {
+  PatchOptions patch;
+  std::string prefix;  // of the names of its calls, where a stage has several towers
+};
+// SigLIP: images [N, H, W, 3] u8 -> tokens [N*T, D] after the final norm. Views do not see each
 // other.
-Value siglip(PlanBuilder& b, const VisionConfig& config, Value images);
+Value siglip(PlanBuilder& b, const VisionConfig& config, Value images,
+             const SiglipOptions& options = {});
 
 // Keys and values of every layer, [S, K*E] each.
 struct KvCache {
@@ -76,6 +134,21 @@ Projected gemma_project(PlanBuilder& b, const GemmaConfig& config, const std::st
 // The same from a weight that holds k and v only.
 void gemma_project_kv(PlanBuilder& b, const GemmaConfig& config, const std::string& stack,
                       int layer, Stream stream, const KvCache& cache, const Tokens& tokens);
+
+// One layer of Qwen3: causal among the first keys, norms of heads before the rotation. The norm
+// weight is folded into the weight that follows. causal_offset: index of the key that row 0 ends
+// with.
+Stream qwen3_layer(PlanBuilder& b, const GemmaConfig& config, int layer, Stream stream,
+                   const KvCache& cache, const Tokens& tokens, int causal_offset);
+
+// Keys and values that the tokens of a diffusion transformer look at beside themselves.
+struct Context {
+  Value k, v;  // unset: the block looks at its own tokens
+  std::vector<KeyRange> keys;
+};
+// One block of the diffusion transformer of GR00T: attention in the style of the time, MLP.
+Stream dit_block(PlanBuilder& b, const DitConfig& config, int layer, Stream stream,
+                 const Style& style, const Context& context);
 
 // Images and prompt as the language model sees them, and its keys and values in the cache, after
 // the suffix rows.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// SigLIP So400m: the vision tower of the Pi models (Zhai et al. 2023, arXiv 2303.15343).
+// SigLIP So400m: the vision tower of the Pi models and of GR00T (Zhai et al. 2023, arXiv
+// 2303.15343).
 #include "models/models.hpp"
 
 namespace flashrt {
@@ -12,14 +13,15 @@ NormOptions layer_norm(const VisionConfig& c, const std::string& weight) {
       .norm = Norm::kLayer, .eps = c.eps, .weight = weight + ".weight", .bias = weight + ".bias"};
 }
 
-Stream siglip_layer(PlanBuilder& b, const VisionConfig& c, int layer, int64_t tokens, Stream s) {
-  const std::string at = std::to_string(layer) + ".";
-  const std::string weights = "vision." + at;
+Stream siglip_layer(PlanBuilder& b, const VisionConfig& c, const std::string& prefix, int layer,
+                    int64_t tokens, int64_t tokens_per_image, Stream s) {
+  const std::string at = prefix + std::to_string(layer) + ".";
+  const std::string weights = "vision." + std::to_string(layer) + ".";
   const AttentionOptions within_image{.heads = c.heads,
                                       .kv_heads = c.heads,
                                       .head_dim = c.head_dim(),
                                       .mask = Mask::kBlock,
-                                      .mask_argument = c.tokens(),
+                                      .mask_argument = static_cast<int>(tokens_per_image),
                                       .ranges = {{.begin = 0, .count = static_cast<int>(tokens)}}};
 
   const Normed attn_norm = b.add_norm(at + "attn_norm", s, layer_norm(c, weights + "attn_norm"));
@@ -40,12 +42,15 @@ Stream siglip_layer(PlanBuilder& b, const VisionConfig& c, int layer, int64_t to
 
 }  // namespace
 
-Value siglip(PlanBuilder& b, const VisionConfig& c, Value images) {
-  Stream s{.residual =
-               b.patch_embed("patch", images, "vision.patch", c.width, c.patch)};  // [N*T, D]
+Value siglip(PlanBuilder& b, const VisionConfig& c, Value images, const SiglipOptions& options) {
+  const std::string& at = options.prefix;
+  Stream s{.residual = b.patch_embed(at + "patch", images, "vision.patch", c.width, c.patch,
+                                     options.patch)};  // [N*T, D]
   const int64_t tokens = b.shape(s.residual).rows();
-  for (int layer = 0; layer < c.layers; ++layer) s = siglip_layer(b, c, layer, tokens, s);
-  return b.add_norm("norm", s, layer_norm(c, "vision.norm")).y;
+  const int64_t tokens_per_image = tokens / b.shape(images).rows();
+  for (int layer = 0; layer < c.layers; ++layer)
+    s = siglip_layer(b, c, at, layer, tokens, tokens_per_image, s);
+  return b.add_norm(at + "norm", s, layer_norm(c, "vision.norm")).y;
 }
 
 }  // namespace flashrt

@@ -4,6 +4,7 @@
 #include "quant/plan_digest.hpp"
 
 #include <iomanip>
+#include <set>
 #include <span>
 #include <sstream>
 
@@ -56,7 +57,16 @@ struct Writer {
 std::string plan_digest(const Plan& plan) {
   std::ostringstream layers;
   layers << plan.model;
-  for (const Call& call : plan.calls) std::visit(Writer{plan, call, layers}, call.op);
+  for (const Stage& stage : plan.stages) {
+    std::set<std::string> linears;
+    for (int index = stage.first; index < stage.last; ++index) {
+      const Call& call = plan.calls[index];
+      // The same layer on other rows, of which there may be any number.
+      const auto* linear = std::get_if<Linear>(&call.op);
+      if (linear && !linears.insert(linear->weight).second) continue;
+      std::visit(Writer{plan, call, layers}, call.op);
+    }
+  }
   std::ostringstream digest;
   digest << std::hex << std::setw(16) << std::setfill('0')
          << xxh64(std::as_bytes(std::span(layers.view())));

@@ -21,6 +21,9 @@ constexpr int kVersion = 1;
 constexpr std::string_view kFloatLinears[] = {
     "styles.*", "*.state_in", "*.action_in", "*.action_time_in", "*.action_time_out", "*.velocity"};
 
+// Of GR00T: the networks that each embodiment has of its own.
+constexpr std::string_view kHalfLinears[] = {"*.state_out", "*.action_out", "*.decoder"};
+
 void add_float_linears(Recipe& recipe) {
   for (const std::string_view match : kFloatLinears)
     recipe.rules.push_back({.match = std::string(match)});
@@ -40,6 +43,10 @@ std::optional<Recipe> built_in(std::string_view name) {
   fp8_f16.match = "denoise.*";
   fp8_f16.activation = DType::kF16;
   const RecipeRule bf16{.match = "*", .weight = DType::kBF16, .activation = DType::kBF16};
+  // The first token of a prompt is far larger than the others, and a prompt is computed once.
+  RecipeRule prompt = fp8;
+  prompt.match = "prompt.*";
+  prompt.activation = DType::kBF16;
   // What is lost in the pictures is lost for every layer behind them: the vision tower in bf16
   // halves the error of the actions.
   RecipeRule vision = bf16;
@@ -48,13 +55,18 @@ std::optional<Recipe> built_in(std::string_view name) {
   if (name == "bf16") {
     recipe.rules = {bf16};
   } else if (name == "fp8") {
-    recipe.rules = {fp8};
+    recipe.rules = {fp8, prompt};
   } else if (name == "fp8_f16") {
-    recipe.rules = {fp8, fp8_f16};
+    recipe.rules = {fp8, prompt, fp8_f16};
   } else if (name == "fp8_mixed") {
-    recipe.rules = {fp8, fp8_f16, vision};
+    recipe.rules = {fp8, prompt, fp8_f16, vision};
   } else {
     return std::nullopt;
+  }
+  for (const std::string_view match : kHalfLinears) {
+    RecipeRule rule = bf16;
+    rule.match = match;
+    recipe.rules.push_back(rule);
   }
   add_float_linears(recipe);
   return recipe;

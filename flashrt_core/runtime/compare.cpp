@@ -268,8 +268,7 @@ std::vector<CallDifference> compare(Engine& first, Engine& second, const ModelIn
   Comparison comparison(first, second, all);
   first.load(input);
   second.load(input);
-  std::vector<CallDifference> differences =
-      std::move(comparison).run(static_cast<int>(input.tokens.size()));
+  std::vector<CallDifference> differences = std::move(comparison).run(first.prompt_length());
   second.recompute();
   return differences;
 }

@@ -27,17 +27,6 @@ Weights weights_of(const EngineOptions& options, const ModelConfig& config,
                                 : open_packed(options, config, plan_digest);
 }
 
-// t = 1; t += (float)(-1.0 / S): the float32 accumulation of the reference, bit for bit.
-std::vector<float> accumulated_times(int steps) {
-  std::vector<float> times(steps);
-  float t = 1.0f;
-  for (float& time : times) {
-    time = t;
-    t += static_cast<float>(-1.0 / steps);
-  }
-  return times;
-}
-
 int chosen(int option, int checkpoint, std::string_view what) {
   FLASHRT_CHECK(option >= 0, what, ": ", option, ", expected 0 (the checkpoint's own) or more");
   const int value = option > 0 ? option : checkpoint;
@@ -66,6 +55,16 @@ void write_values(Program& program, std::string_view name, std::span<const T> da
 }
 
 }  // namespace
+
+ModelConfig config_of(const EngineOptions& options) {
+  ModelConfig config = options.random_seed ? named_config(options.checkpoint)
+                                           : read_model_config(options.checkpoint);
+  FLASHRT_CHECK(options.embodiment.slot < 0 || config.type == ModelType::kGrootN16,
+                "embodiment slot ", options.embodiment.slot, ": ", name_of(config.type),
+                " has no embodiments");
+  config.embodiment = options.embodiment;
+  return config;
+}
 
 Plan plan_for(const ModelConfig& config, const PlanOptions& options, const Recipe& recipe) {
   PlanOptions plan = options;
@@ -99,8 +98,7 @@ Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>())
   model_->backend = make_backend(options.backend, options.backend_options);
   model_->recipe = Recipe::named(options.recipe);
   model_->recipe.float_activations = options.float_activations;
-  model_->config = options.random_seed ? named_config(options.checkpoint)
-                                       : read_model_config(options.checkpoint);
+  model_->config = config_of(options);
   const Plan plan = plan_for(model_->config, options.program.plan, model_->recipe);
   model_->plan_digest = plan_digest(plan);
   const Weights weights = weights_of(options, model_->config, model_->plan_digest);
@@ -127,7 +125,7 @@ Engine::Engine(std::shared_ptr<Model> model, const ProgramOptions& options)
   plan.horizon = chosen(plan.horizon, config.horizon, "horizon");
   plan.steps = chosen(plan.steps, config.steps, "number of denoise steps");
   plan.prompt_capacity = chosen(plan.prompt_capacity, config.prompt_capacity, "prompt capacity");
-  if (options_.times.empty()) options_.times = accumulated_times(plan.steps);
+  if (options_.times.empty()) options_.times = default_times(config, plan.steps);
   FLASHRT_CHECK(static_cast<int>(options_.times.size()) == plan.steps,
                 "times: ", options_.times.size(), " values for ", plan.steps, " steps");
   for (size_t step = 0; step < options_.times.size(); ++step) {
@@ -145,9 +143,8 @@ Engine::Engine(std::shared_ptr<Model> model, const ProgramOptions& options)
   program_ = model_->backend->compile(plan_for(config, plan, model_->recipe), model_->weights,
                                       model_->calibration, {.keep_values = options_.keep_values});
   zeros_.resize(static_cast<size_t>(plan.horizon) * std::max(config.action_dim, plan.steps));
-  std::vector<float> times = options_.times;
-  if (plan.guided && config.type == ModelType::kPi05) times.push_back(0.0f);  // of committed rows
-  write_values<float>(*program_, "times", times);
+  for (const InputData& input : load_inputs(config, plan, options_.times))
+    program_->write(input.name, input.data);
   program_->run(When::kLoad);
 }
 
@@ -175,13 +172,10 @@ void Engine::load(const ModelInput& input) {
   const ModelConfig& c = model_->config;
   const PlanOptions& o = options_.plan;
   const size_t actions = static_cast<size_t>(o.horizon) * c.action_dim;
-  FLASHRT_CHECK(
-      !input.tokens.empty() && input.tokens.size() <= static_cast<size_t>(o.prompt_capacity),
-      "prompt: ", input.tokens.size(), " tokens, expected 1 to ", o.prompt_capacity);
-  for (size_t i = 0; i < input.tokens.size(); ++i) {
-    FLASHRT_CHECK(input.tokens[i] >= 0 && input.tokens[i] < c.vocab_size, "prompt: token ", i,
-                  " is ", input.tokens[i], ", the vocabulary has ", c.vocab_size);
-  }
+  // Refuses what does not fit before anything is written.
+  const bool is_new_prompt = tokens_.empty() || !std::ranges::equal(tokens_, input.tokens);
+  PromptInputs prompt;
+  if (is_new_prompt) prompt = prompt_inputs(c, o, input.tokens);
   FLASHRT_CHECK(input.noise.size() == actions, "noise: ", input.noise.size(), " values, expected ",
                 o.horizon, " x ", c.action_dim);
   FLASHRT_CHECK(input.state.size() == static_cast<size_t>(c.state_dim),
@@ -197,11 +191,10 @@ void Engine::load(const ModelInput& input) {
                   "guidance was given, but the engine was compiled without it");
   }
 
-  if (!std::ranges::equal(tokens_, input.tokens)) {
-    const int32_t length = static_cast<int32_t>(input.tokens.size());
+  if (is_new_prompt) {
     tokens_.clear();  // until the program holds the new ones
-    write_values<int32_t>(*program_, "prompt_length", std::span(&length, 1));
-    write_values(*program_, "tokens", input.tokens);
+    for (const InputData& data : prompt.inputs) program_->write(data.name, data.data);
+    prompt_length_ = prompt.length;
     program_->run(When::kPrompt);
     tokens_.assign(input.tokens.begin(), input.tokens.end());
   }
@@ -209,7 +202,6 @@ void Engine::load(const ModelInput& input) {
 
 void Engine::write_images(const ModelInput& input) {
   const PlanOptions& o = options_.plan;
-  const int size = model_->config.vision.image_size;
   if (o.max_image_bytes > 0) {
     FLASHRT_CHECK(input.images.empty() && input.float_images.empty(),
                   "images were given, but this engine resizes frames (max_image_bytes)");
@@ -218,15 +210,27 @@ void Engine::write_images(const ModelInput& input) {
   FLASHRT_CHECK(input.frames.empty(),
                 "frames were given, but this engine takes images that are resized already; compile "
                 "it with max_image_bytes");
-  const size_t pixels = size_t{3} * size * size * o.cameras;
-  const size_t given = o.float_images ? input.float_images.size() : input.images.size();
-  FLASHRT_CHECK(given == pixels, "images: ", given, o.float_images ? " floats" : " bytes",
-                " were given, this engine takes ", o.cameras, " cameras x ", size, " x ", size,
-                " x 3 ", o.float_images ? "floats" : "bytes");
-  if (o.float_images) {
-    write_values(*program_, "images", input.float_images);
-  } else {
-    write_values(*program_, "images", input.images);
+  const std::vector<ImageSize> sizes = image_sizes(model_->config, o);
+  const auto bytes =
+      o.float_images ? std::as_bytes(input.float_images) : std::as_bytes(input.images);
+  const size_t element = o.float_images ? sizeof(float) : 1;
+  const auto bytes_of = [&](const ImageSize& size) {
+    return element * 3 * static_cast<size_t>(size.height) * static_cast<size_t>(size.width);
+  };
+  size_t expected = 0;
+  for (const ImageSize& size : sizes) expected += bytes_of(size);
+  const bool is_one_size = std::ranges::count(sizes, sizes.front()) == o.cameras;
+  FLASHRT_CHECK(bytes.size() == expected, "images: ", bytes.size() / element,
+                o.float_images ? " floats" : " bytes", " were given, this engine takes ", o.cameras,
+                " cameras x ",
+                is_one_size ? text(sizes.front().height, " x ", sizes.front().width, " x 3 ")
+                            : text("their sizes x 3, ", expected / element, " "),
+                o.float_images ? "floats" : "bytes");
+  if (is_one_size) return program_->write("images", bytes);
+  size_t begin = 0;
+  for (size_t camera = 0; camera < sizes.size(); ++camera) {
+    program_->write(text("images.", camera), bytes.subspan(begin, bytes_of(sizes[camera])));
+    begin += bytes_of(sizes[camera]);
   }
 }
 
@@ -350,7 +354,7 @@ std::map<std::string, TracedValue> Engine::trace(const std::vector<std::string>&
     targets.push_back({value, writers_of(plan, value)});
   }
   load(input);
-  const int prompt_length = static_cast<int>(input.tokens.size());
+  const int prompt_length = prompt_length_;
   std::map<std::string, TracedValue> traced;
   const auto record = [&](int call, int) {
     for (const Target& target : targets) {
@@ -380,7 +384,7 @@ void Engine::observe(const ModelInput& input, Calibration& calibration) {
       "calibrating needs an engine that holds quantised activations in float (float_activations)");
   const Plan& plan = program_->plan();
   load(input);
-  const int prompt_length = static_cast<int>(input.tokens.size());
+  const int prompt_length = prompt_length_;
   calibration.begin_observation(model_->weights_digest, model_->plan_digest);
   std::vector<float> data;
   const auto record = [&](int call, int iteration) {

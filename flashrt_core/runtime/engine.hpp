@@ -29,7 +29,7 @@ namespace flashrt {
 struct ProgramOptions {
   PlanOptions plan;  // horizon, steps or prompt_capacity of 0: the checkpoint's own
   std::vector<float>
-      times;  // of the steps; empty: t = 1, then t += -1/S in float32 as the reference does
+      times;  // of the steps; empty: default_times() of the model, as the reference has them
   // Per camera, of plans with max_image_bytes; empty: all by default.
   std::vector<FrameOptions> frames;
   bool keep_values = false;
@@ -37,10 +37,11 @@ struct ProgramOptions {
 
 struct EngineOptions {
   std::filesystem::path checkpoint;  // a folder
-  // Random weights of this seed; of the checkpoint only config.json is read. The names pi05 and pi0
-  // then stand for the published sizes.
+  // Random weights of this seed; of the checkpoint only config.json is read. The names pi05, pi0
+  // and groot_n16 then stand for the published sizes.
   std::optional<uint64_t> random_seed;
   double random_outliers = 1;  // of random weights: factor of a few channels and a token
+  Embodiment embodiment;       // GR00T only, and needed there: whose small networks are loaded
   // Made by pack() for this recipe: read instead of the weights, which then need not be there.
   std::filesystem::path packed;
   std::string backend = "cpu";  // or "cuda"
@@ -61,12 +62,13 @@ struct Guidance {
 
 // One observation as the model takes it.
 struct ModelInput {
-  std::span<const uint8_t> images;      // [cameras, S, S, 3] RGB ...
+  // [cameras, H, W, 3] RGB; images of several sizes one behind the other ...
+  std::span<const uint8_t> images;
   std::span<const float> float_images;  // ... or [-1, 1], where the engine is compiled for that
   std::vector<Frame> frames;            // instead, one per camera: plans with max_image_bytes
-  std::span<const int32_t> tokens;      // valid ones, at most the prompt capacity
+  std::span<const int32_t> tokens;      // valid ones, as prompt_inputs() takes them
   std::span<const float> noise;         // [N, A]
-  std::span<const float> state;         // [state_dim], Pi0 only
+  std::span<const float> state;         // [state_dim], where the model has one
   Guidance guidance;                    // engines compiled for it only
 };
 
@@ -101,6 +103,8 @@ class Engine {
   const Plan& plan() const;
   PlanStats stats() const;
   DeviceReport device() const;
+  // Rows of the prompt that is loaded.
+  int prompt_length() const { return prompt_length_; }
   // Writes an input, and runs what follows from the prompt if that is new; infer() begins with it.
   void load(const ModelInput& input);
   // Computes the styles again, and the prompt with the next input: after values were written from
@@ -132,11 +136,15 @@ class Engine {
   ProgramOptions options_;
   std::unique_ptr<Program> program_;
   std::vector<int32_t> tokens_;  // of the prompt that is in the program
+  int prompt_length_ = 0;        // its rows
   std::vector<float> zeros_;     // stands for guidance that is not given
   std::vector<Frame>
       described_;  // per camera: what the program's descriptor describes; without data
   std::unique_ptr<std::atomic_flag> running_ = std::make_unique<std::atomic_flag>();
 };
+
+// The configuration of the model that the options name, with the embodiment they choose.
+ModelConfig config_of(const EngineOptions& options);
 
 // Without the weights, which a plan alone does not have.
 PlanStats stats_of(const Plan& plan, const Backend& backend);

@@ -31,8 +31,7 @@ Weights unpacked_weights(const EngineOptions& options, const ModelConfig& config
 }
 
 std::string pack(const EngineOptions& options, const std::filesystem::path& output) {
-  const ModelConfig config = options.random_seed ? named_config(options.checkpoint)
-                                                 : read_model_config(options.checkpoint);
+  const ModelConfig config = config_of(options);
   const Weights weights = unpacked_weights(options, config);
   const Recipe recipe = Recipe::named(options.recipe);
   ThreadPool pool(options.backend_options.threads);

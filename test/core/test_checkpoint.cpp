@@ -10,7 +10,7 @@
 #include <iterator>
 #include <limits>
 
-#include "checkpoint/pi_weights.hpp"
+#include "checkpoint/plan_weights.hpp"
 #include "checkpoint/weights.hpp"
 #include "expect_error.hpp"
 #include "tiny_checkpoint.hpp"
@@ -27,7 +27,7 @@ Weights open(const TinyCheckpoint& checkpoint) {
 
 std::vector<std::string> names(const ModelConfig& config) {
   std::vector<std::string> result;
-  for (const PlanWeight& weight : pi_weights(config)) result.push_back(weight.name);
+  for (const PlanWeight& weight : plan_weights(config)) result.push_back(weight.name);
   return result;
 }
 
@@ -145,7 +145,7 @@ TEST(Weights, HaveTheShapesOfTheTable) {
   TinyCheckpoint checkpoint(tiny_pi05());
   checkpoint.write();
   const Weights weights = open(checkpoint);
-  for (const PlanWeight& weight : pi_weights(checkpoint.config())) {
+  for (const PlanWeight& weight : plan_weights(checkpoint.config())) {
     const HostTensor tensor = weights.load(weight.name);
     EXPECT_EQ(tensor.shape, weight.shape) << weight.name;
     EXPECT_EQ(tensor.data.size(), static_cast<size_t>(tensor.shape.elements())) << weight.name;
@@ -293,7 +293,7 @@ TEST(Weights, RefusesTensorsOfAnotherFamily) {
                   "config.json says pi05, its tensors are those of pi0");
   checkpoint.add("time_mlp_in.weight", {8, 8});
   EXPECT_CONTAINS(refusal(checkpoint),
-                  "has tensors of Pi0.5 (time_mlp_in.weight) and of Pi0 (state_proj.weight)");
+                  "has tensors of pi05 (time_mlp_in.weight) and of pi0 (state_proj.weight)");
 }
 
 TEST(Weights, RefusesOtherSizesByTensorName) {

@@ -145,7 +145,8 @@ const Fault kFaults[] = {
     {"periods", "/action/time_embedding_min_period", 6.0, "time periods from 6 to 5"},
     {"period_zero", "/action/time_embedding_min_period", 0,
      "action.time_embedding_min_period is 0"},
-    {"other_model", "/model_type", "smolvla", "model_type is \"smolvla\", expected pi05 or pi0"},
+    {"other_model", "/model_type", "smolvla",
+     "model_type is \"smolvla\", expected pi05, pi0 or Gr00tN1d6"},
     {"no_layout", "/model_type", nullptr, "describes no known model"},
 };
 
@@ -260,7 +261,8 @@ TEST(ModelConfig, OtherModelsAreNotSupportedYet) {
   const std::pair<json, std::string> configs[] = {
       {{{"model_type", "pi0_fast"}}, "Pi0-FAST (model_type pi0_fast) is not supported yet"},
       {{{"type", "pi0_fast"}}, "Pi0-FAST (type pi0_fast) is not supported yet"},
-      {{{"model_type", "Gr00tN1d6"}}, "GR00T (model_type Gr00tN1d6) is not supported yet"},
+      {{{"model_type", "Gr00tN1d7"}}, "GR00T (model_type Gr00tN1d7) is not supported yet"},
+      {{{"type", "groot"}}, "GR00T (type groot) is not supported yet"},
       {{{"vision_config", json::object()}, {"text_config", json::object()}},
        "is not supported yet"}};
   for (const auto& [config, expected] : configs) {

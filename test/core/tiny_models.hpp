@@ -31,4 +31,37 @@ inline ModelConfig tiny_pi0() {
   return config;
 }
 
+inline ModelConfig tiny_groot() {
+  return {.type = ModelType::kGrootN16,
+          .vision = {.image_size = 28,
+                     .patch = 7,
+                     .width = 12,
+                     .layers = 2,
+                     .heads = 2,
+                     .mlp_width = 20,
+                     .position_grid = 2},
+          .language = {.width = 16,
+                       .layers = 2,
+                       .mlp_width = 24,
+                       .heads = 4,
+                       .kv_heads = 2,
+                       .head_dim = 8,
+                       .rope_base = 1e6},
+          .dit = {.layers = 4,
+                  .heads = 2,
+                  .head_dim = 4,
+                  .mlp_width = 32,
+                  .output = 6,
+                  .hidden = 10,
+                  .positions = 5,
+                  .embodiments = 3,
+                  .buckets = 1000},
+          .image_token = 30,
+          .vocab_size = 32,
+          .action_dim = 5,
+          .state_dim = 6,
+          .horizon = 3,
+          .steps = 4};
+}
+
 }  // namespace flashrt

@@ -20,20 +20,26 @@ class ModelConfig:
     """The dimensions of a checkpoint."""
 
     @property
-    def model_type(self) -> Literal['pi05', 'pi0']: ...
+    def model_type(self) -> Literal['pi05', 'pi0', 'groot_n16']: ...
     @property
     def image_size(self) -> int:
-        """Pixels, square."""
+        """Pixels, square; of GR00T of images whose size nobody says otherwise."""
     @property
     def image_tokens(self) -> int:
-        """Tokens of one camera."""
+        """Rows that one camera takes in the language model."""
     @property
     def layers(self) -> int:
-        """Of the language model and of the action expert alike."""
+        """Of the language model, and of Pi's action expert alike."""
     @property
     def kv_heads(self) -> int: ...
     @property
     def head_dim(self) -> int: ...
+    @property
+    def embodiments(self) -> int:
+        """Slots of small networks, one of which is loaded; 0 where there are none."""
+    @property
+    def image_token(self) -> int:
+        """Marks the rows of a conversation that an image fills; 0 where there is none."""
     @property
     def vocab_size(self) -> int: ...
     @property
@@ -58,11 +64,12 @@ class ModelConfig:
 def read_model_config(checkpoint: str | PathLike[str]) -> ModelConfig:
     """Reads the configuration in a checkpoint folder.
 
-    Raises ModelNotSupportedError for Pi0-FAST and GR00T, Error for what is missing or contradicts itself.
+    Raises ModelNotSupportedError for Pi0-FAST and other versions of GR00T than N1.6, Error for what is missing
+    or contradicts itself.
     """
 
 def named_config(name_or_checkpoint: str | PathLike[str]) -> ModelConfig:
-    """The published size of pi05 or pi0 by its name, or the configuration of a checkpoint."""
+    """The published size of pi05, pi0 or groot_n16 by its name, or the configuration of a checkpoint."""
 
 def check_weight_files(checkpoint: str | PathLike[str], config: ModelConfig) -> dict[str, int]:
     """Checks that every tensor of the model is there, in its shape and type; their numbers are not read.
@@ -272,13 +279,15 @@ class Engine:
         prompt_capacity: int = 0,  # 0 here and below: the checkpoint's own, Error where it does not say
         steps: int = 0,
         horizon: int = 0,
-        times: Sequence[float] = (),  # of the steps; empty: t = 1, then t += -1/steps in float32
+        times: Sequence[float] = (),  # of the steps; empty: as the reference of the model has them
         recipe: str = 'f32',  # f32, bf16, fp8, fp8_f16, fp8_mixed or the path of a recipe file
         calibration: str | PathLike[str] | None = None,
         float_images: bool = False,  # the model is given float32 in [-1, 1], not bytes
         max_image_bytes: int = 0,  # > 0: images are frames of at most so many bytes, which the plan resizes
         frame_options: Sequence[FrameOptions] = (),  # per camera; empty: the defaults
         guided: bool = False,  # compiled for real-time chunking: infer takes guidance
+        image_sizes: Sequence[tuple[int, int]] = (),  # GR00T: height and width per camera; empty: squares
+        markup_rows: Sequence[int] = (),  # GR00T: tokens behind the image of each camera; empty: as published
         keep_values: bool = False,  # no memory is reused
         float_activations: bool = False,  # quantised activations are held in float: to calibrate
         backend: str = 'cpu',  # or 'cuda'
@@ -288,11 +297,13 @@ class Engine:
         fast_accumulation: bool = True,  # FP8 products of the library are summed with fewer bits
         dependent_launch: bool = True,  # a kernel may start while the one ahead still runs
         specialised_kernels: bool = True,  # False: the portable kernels only
-        # Random weights of this seed; of the checkpoint only config.json is read. The names pi05 and pi0 then
-        # stand for the published sizes.
+        # Random weights of this seed; of the checkpoint only config.json is read. The names pi05, pi0 and
+        # groot_n16 then stand for the published sizes.
         random_seed: int | None = None,
         random_outliers: float = 1.0,  # of random weights: factor of a few channels and a token
         packed: str | PathLike[str] | None = None,  # of `pack_weights`: read instead of the weights
+        embodiment_slot: int = -1,  # GR00T, needed there: whose small networks are loaded
+        allow_untrained: bool = False,  # although they look as if they were never trained
     ) -> None: ...
     def recompile(
         self,
@@ -306,20 +317,24 @@ class Engine:
         max_image_bytes: int = 0,  # > 0: images are frames of at most so many bytes, which the plan resizes
         frame_options: Sequence[FrameOptions] = (),  # per camera; empty: the defaults
         guided: bool = False,
+        image_sizes: Sequence[tuple[int, int]] = (),
+        markup_rows: Sequence[int] = (),
         keep_values: bool = False,
     ) -> Engine:
         """Another program on the same weights."""
     def infer(
         self,
         images: NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame],
-        tokens: NDArray[np.int32],  # valid ones: 1 to prompt_capacity
+        tokens: NDArray[np.int32],  # valid ones: 1 to prompt_capacity; of GR00T in front of the first image
         noise: NDArray[np.float32],  # [N, A]
-        state: NDArray[np.float32] | None = None,  # [state_dim], Pi0: normalised and padded
+        state: NDArray[np.float32] | None = None,  # [state_dim], where there is one: normalised and padded
         guidance: Guidance | None = None,
     ) -> NDArray[np.float32]:
         """Actions [N, A] in model space.
 
-        images: [cameras, S, S, 3] RGB, resized and padded, or a frame per camera where the engine resizes.
+        images: [cameras, H, W, 3] RGB, resized and padded, or a frame per camera where the engine resizes;
+        images of several sizes one behind the other in one row.
+        tokens: of GR00T the whole conversation, with as many image tokens as each image has rows.
         Releases the interpreter. One call at a time: Error while another one runs.
         """
     def trace(
@@ -402,6 +417,8 @@ def pack_weights(
     recipe: str,
     random_seed: int | None = None,
     threads: int = 0,
+    embodiment_slot: int = -1,
+    allow_untrained: bool = False,
 ) -> str:
     """Writes the weights as the recipe reads them; returns the digest of their source."""
 

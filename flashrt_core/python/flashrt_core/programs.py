@@ -24,6 +24,8 @@ class ProgramKey:
     times: tuple[float, ...] = ()  # empty: the engine's own
     max_image_bytes: int = 0  # of the frame of one camera; 0: pictures come resized
     guided: bool = False
+    image_sizes: tuple[tuple[int, int], ...] = ()  # GR00T: height and width per camera; empty: squares
+    markup_rows: tuple[int, ...] = ()  # GR00T: tokens behind the image of each camera; empty: as published
     keep_values: bool = False  # no memory is reused, so that every value can be read after the run
 
     @classmethod
@@ -59,6 +61,7 @@ class Programs:
         random_seed: int | None = None,
         random_outliers: float = 1.0,
         packed: str | os.PathLike | None = None,
+        embodiment_slot: int = -1,  # GR00T
         **backend_options: Unpack[BackendOptions],
     ) -> None:
         core = cast(Any, native_core())
@@ -72,6 +75,7 @@ class Programs:
             random_seed=random_seed,
             random_outliers=random_outliers,
             packed=packed,
+            embodiment_slot=embodiment_slot,
             **backend_options,
         )
         self._compiled: dict[ProgramKey, Engine] = {}
