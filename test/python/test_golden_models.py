@@ -185,7 +185,7 @@ def test_recipes_without_bounds_are_refused():
     ('config', 'name'),
     [
         ({'model_type': 'pi0_fast'}, 'Pi0-FAST'),
-        ({'model_type': 'Gr00tN1d6'}, 'GR00T'),
+        ({'model_type': 'Gr00tN1d7'}, 'GR00T'),
         ({'vision_config': {}, 'text_config': {}}, 'GR00T'),
     ],
 )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""Checks a folder of model cases: every saved output and intermediate of Pi0.5 and Pi0."""
+"""Checks a folder of model cases: every saved output and intermediate of Pi0.5, Pi0 and GR00T N1.6."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import numpy as np
 from flashrt_core.errors import Error
 from flashrt_core.golden import bounds
 from flashrt_core.golden.files import data_files
+from flashrt_core.golden.groot_models import GrootModels
 from flashrt_core.golden.options import RunOptions
 from flashrt_core.golden.outputs import OUTPUTS, Output
 from flashrt_core.golden.report import Gap, Report
@@ -38,8 +39,13 @@ def check_models(folder: Path, options: RunOptions, report: Report) -> None:
     files = [path for path in data_files(folder) if path.match('case_*.safetensors')]
     if not files:
         raise Error(f'golden: {folder} holds no case_*.safetensors')
-    for path in files:
-        _check_case(path, programs, options, report)
+    if programs.config.model_type == 'groot_n16':
+        groot = GrootModels(options.model or folder, options)
+        for path in files:
+            groot.check_case(path, report)
+    else:
+        for path in files:
+            _check_case(path, programs, options, report)
     _check_list(folder, {path.stem for path in files}, report)
     for path in data_files(folder):
         if path not in files and not any(map(path.match, MODEL_FILES)):

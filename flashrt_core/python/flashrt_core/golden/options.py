@@ -19,12 +19,13 @@ class RunOptions:
     packed: Path | None = None  # of `flashrt pack`, read instead of the weights
     backend_options: BackendOptions = field(default_factory=BackendOptions)
 
-    def programs(self, checkpoint: Path) -> Programs:
+    def programs(self, checkpoint: Path, embodiment_slot: int = -1) -> Programs:
         return Programs(
             checkpoint,
             recipe=self.recipe,
             packed=self.packed,
             backend=self.backend,
+            embodiment_slot=embodiment_slot,
             **self.backend_options,
         )
 
