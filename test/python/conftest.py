@@ -25,6 +25,8 @@ class FakeConfig:
     steps: int = 10
     prompt_capacity: int = 0
     vocab_size: int = 712
+    image_token: int = 0
+    embodiments: int = 0
 
 
 @dataclass

@@ -44,13 +44,13 @@ def row(chat: Chat, instruction: str) -> list[int]:
 
 @pytest.mark.parametrize('case', CASES, ids=[case['instruction'] or 'empty' for case in CASES])
 def test_reference_ids(tokenizer, case):
-    chat = Chat(tokenizer, True, case['num_views'], case['image_tokens_per_view'])
+    chat = Chat(tokenizer, True, (case['image_tokens_per_view'],) * case['num_views'])
     assert chat.read(case['instruction']) == case['formalized']
     assert row(chat, case['instruction']) == case['input_ids']
 
 
 def test_the_prompt_ends_where_the_first_picture_begins(tokenizer):
-    chat = Chat(tokenizer, True, 2, 81)
+    chat = Chat(tokenizer, True, (81, 81))
     prompt, observation = chat.prompt('put the blue block in the green bowl'), chat.observation()
     assert prompt.dtype == observation.dtype == np.int32
     assert len(prompt) == 14 + 8 + 6  # header, instruction, five tokens of markup and <img>
@@ -59,12 +59,19 @@ def test_the_prompt_ends_where_the_first_picture_begins(tokenizer):
     assert (observation == 151669).sum() == 2 * 81
     assert observation[81:88].tolist() == [151671, 27, 1805, 220, 17, 29, 151670]  # </img><image 2><img>
     assert observation[-3:].tolist() == [151671, 151645, 198]
+    assert chat.markup_rows == (7, 3)
+
+
+def test_pictures_of_several_sizes(tokenizer):
+    ids = Chat(tokenizer, True, (4, 9)).observation().tolist()
+    assert ids[:5] == [151669] * 4 + [151671]
+    assert ids[11:21] == [151669] * 9 + [151671]
 
 
 # The last space of the instruction joins the '<' after it.
 def test_the_instruction_is_tokenised_with_what_follows_it(tokenizer):
     alone = tokenizer.encode('put it down ')
-    prompt = Chat(tokenizer, True, 1, 81).prompt('put it down !')
+    prompt = Chat(tokenizer, True, (81,)).prompt('put it down !')
     assert len(alone) == 4
     assert len(prompt) == 14 + 3 + 6
     assert 366 in prompt
@@ -93,7 +100,7 @@ def test_clean_up_leaves_words_and_white_space(text):
 
 @given(st.text(st.characters(exclude_categories=['Cs']), max_size=60), st.integers(1, 4))
 def test_any_instruction_lies_between_header_and_first_picture(bytes_only, text, pictures):
-    chat = Chat(bytes_only, True, pictures, 3)
+    chat = Chat(bytes_only, True, (3,) * pictures)
     ids = row(chat, text)
     assert ids.count(bytes_only.token(IMAGE_TOKEN)) == 3 * pictures
     assert ids.count(bytes_only.token('<img>')) == ids.count(bytes_only.token('</img>')) == pictures
@@ -111,14 +118,14 @@ def test_text_is_composed_first(bytes_only):
 
 
 def test_an_instruction_may_not_hold_tokens_of_the_template(tokenizer):
-    chat = Chat(tokenizer, False, 1, 81)
+    chat = Chat(tokenizer, False, (81,))
     with pytest.raises(Error, match=r"the instruction holds the token '<IMG_CONTEXT>'"):
         chat.prompt('see <IMG_CONTEXT>')
 
 
 def test_an_instruction_beyond_all_measure_is_refused(tokenizer):
     with pytest.raises(Error, match=f'2001 characters, at most {LONGEST_INSTRUCTION}'):
-        Chat(tokenizer, True, 1, 81).prompt('a' * (LONGEST_INSTRUCTION + 1))
+        Chat(tokenizer, True, (81,)).prompt('a' * (LONGEST_INSTRUCTION + 1))
 
 
 @pytest.mark.parametrize(

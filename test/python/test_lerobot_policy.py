@@ -221,7 +221,7 @@ def test_numbers_by_hand(load):
     assert chunk.actions[0].tolist() == [2.5 + 0.5, 1 - 0.5, 1]
     tokens = policy.engine.calls[0]['tokens'].tolist()
     text = 'Task: go, State: 192 64 255;\nAction: '
-    assert tokens == policy.tokenizer.prompt((text,)).tolist()
+    assert tokens == policy.prompt.tokenizer.prompt((text,)).tolist()
 
 
 def test_action_range_by_hand(checkpoint, load):
@@ -234,7 +234,7 @@ def test_old_state_text(load):
     policy = load(state_text_width=5)
     policy.infer(observation(policy), seed=0)
     text = 'Task: go, State: 192 64 255 128 128;\nAction: '
-    assert policy.engine.calls[0]['tokens'].tolist() == policy.tokenizer.prompt((text,)).tolist()
+    assert policy.engine.calls[0]['tokens'].tolist() == policy.prompt.tokenizer.prompt((text,)).tolist()
 
 
 def test_without_relative_actions(checkpoint, load):
@@ -256,7 +256,7 @@ def test_pi0_pads_the_state_after_normalisation(checkpoint, load):
     policy = load(core=FakeCore(FakeConfig('pi0', state_dim=32)), state_in_prompt=False)
     policy.infer(observation(policy), seed=0)
     assert policy.engine.calls[0]['state'][:5].tolist() == [0.5, -0.5, 1, 0, 0]
-    assert policy.engine.calls[0]['tokens'].tolist() == policy.tokenizer.prompt(('go\n',)).tolist()
+    assert policy.engine.calls[0]['tokens'].tolist() == policy.prompt.tokenizer.prompt(('go\n',)).tolist()
 
 
 @pytest.mark.parametrize(('variant', 'bars'), [('lerobot', -1), ('lerobot_0_4', -3)])

@@ -267,7 +267,7 @@ def test_trial_is_made_whatever_the_limit_of_the_state(settings, fake_core):
 
 
 def text_of(policy):
-    processor = policy.tokenizer._processor
+    processor = policy.prompt.tokenizer._processor
     return processor.decode(policy.engine.calls[-1]['tokens'].tolist())
 
 
@@ -341,7 +341,7 @@ def length_policy(golden, tmp_path_factory):
         prompt_capacity=200,
     )
     policy = load_policy(settings, FakeCore())
-    longest = len(policy._tokens('go', np.full(7, 255)))
+    longest = len(policy.prompt.tokens('go', np.ones(7)))
     policy = load_policy(replace(settings, prompt_capacity=longest), FakeCore())
     policy.set_prompt('go')
     return policy, longest
@@ -360,7 +360,7 @@ def test_fixed_prompt_is_tokenised_once(settings, fake_core):
         policy.infer(observe(policy, state=state), seed=0)
     first, second = (call['tokens'] for call in policy.engine.calls)
     assert first is second
-    assert first.tolist() == policy.tokenizer.prompt(('go', '\n')).tolist()
+    assert first.tolist() == policy.prompt.tokenizer.prompt(('go', '\n')).tolist()
 
 
 def test_foreign_tokenizer_is_refused(settings):

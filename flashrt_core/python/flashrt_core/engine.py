@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ModelConfig(Protocol):
     """Sizes of a checkpoint; padded model dimensions."""
 
-    model_type: str  # 'pi05' or 'pi0'
+    model_type: str  # 'pi05', 'pi0' or 'groot_n16'
     image_size: int
     action_dim: int
     horizon: int
@@ -26,6 +26,8 @@ class ModelConfig(Protocol):
     steps: int  # 0 where the checkpoint does not say
     prompt_capacity: int  # 0 where the checkpoint does not say
     vocab_size: int
+    image_token: int  # stands for a row of a picture in a conversation; 0 where there is none
+    embodiments: int  # slots, one of which is loaded; 0 where there are none
 
 
 class Guidance(Protocol):
@@ -102,6 +104,10 @@ class Core(Protocol):
         threads: int,
         device: int,
         tuning: str | None,
+        image_sizes: Sequence[tuple[int, int]] = (),
+        markup_rows: Sequence[int] = (),
+        embodiment_slot: int = -1,
+        allow_untrained: bool = False,
     ) -> Engine: ...
 
     def Frame(  # noqa: N802

@@ -20,7 +20,7 @@ from flashrt_core.pipeline import (
     ActionTransform,
     AddState,
     KeepColumns,
-    Pipeline,
+    PiPipeline,
     Reanchor,
     Unnormalise,
     column_names,
@@ -147,7 +147,7 @@ class _Normalisation:
     warnings: list[str]
 
 
-def lerobot_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
+def lerobot_pipeline(settings: PolicySettings, config: ModelConfig) -> PiPipeline:
     """Order of lerobot: rename, normalise, write the prompt; back: slice, un-normalise, add state."""
     _check_settings(settings, config)
     checkpoint = Path(settings.checkpoint)
@@ -192,7 +192,7 @@ def lerobot_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
         for old in renamed
     }
     plain = config.model_type == 'pi0'
-    return Pipeline(
+    return PiPipeline(
         cameras=order_cameras(settings, slots, aliases, config.image_size),
         before=(),
         state_scaler=state.scaler,
@@ -202,6 +202,7 @@ def lerobot_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
         after=tuple(transforms),
         state_dim=state_dim,
         action_dim=action_dim,
+        model_state_dim=config.state_dim,
         sources={
             'statistics': f'{before.path}, {after.path}',
             'statistics_sha256': f'{before.sha256}, {after.sha256}',

@@ -11,7 +11,7 @@ from flashrt_core.pipeline import (
     ActionTransform,
     AddState,
     KeepColumns,
-    Pipeline,
+    PiPipeline,
     Reanchor,
     ToRobot,
     Unnormalise,
@@ -25,7 +25,7 @@ from flashrt_core.settings import PolicySettings
 from flashrt_core.statistics import checkpoint_statistics, read_norm_stats
 
 
-def openpi_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
+def openpi_pipeline(settings: PolicySettings, config: ModelConfig) -> PiPipeline:
     """Order of openpi: platform, normalise, resize, tokenise; back: un-normalise, add state, platform."""
     if settings.normalisation is None or settings.delta_mask is None:
         missing = 'normalisation' if settings.normalisation is None else 'delta_mask'
@@ -75,7 +75,7 @@ def openpi_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
     after.append(KeepColumns(action_dim))
     if aloha:
         after.append(ToRobot(AlohaActions()))
-    return Pipeline(
+    return PiPipeline(
         cameras=cameras,
         before=(AlohaState(),) if aloha else (),
         state_scaler=state_scaler,
@@ -85,6 +85,7 @@ def openpi_pipeline(settings: PolicySettings, config: ModelConfig) -> Pipeline:
         after=tuple(after),
         state_dim=state_dim,
         action_dim=action_dim,
+        model_state_dim=config.state_dim,
         sources={
             'statistics': str(file.path),
             'statistics_sha256': file.sha256,

@@ -112,9 +112,66 @@ class Camera:
         return image
 
 
+class ReadsTask(Protocol):
+    """What a prompt says."""
+
+    @property
+    def uses_state(self) -> bool: ...
+
+    def read(self, task: str) -> str:
+        """The task as the model reads it."""
+
+
+class Pipeline(Protocol):
+    """Everything before and after a model but for its tokens: what a policy needs of a family of models."""
+
+    @property
+    def cameras(self) -> tuple[Camera, ...]:
+        """In the order of the model."""
+
+    @property
+    def prompt(self) -> ReadsTask: ...
+
+    @property
+    def state_dim(self) -> int: ...
+
+    @property
+    def action_dim(self) -> int: ...
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """What the statistics came from, for humans."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+    @property
+    def guidance(self) -> GuidanceSettings | None: ...
+
+    @property
+    def max_hard_delay(self) -> int:
+        """Rows a checkpoint was trained to take as given; 0 = not trained for it."""
+
+    @property
+    def reanchor(self) -> 'Reanchor | None':
+        """None: the actions do not count from the state, or chunks cannot be continued."""
+
+    def state_forms(self, robot: NDArray[np.float64]) -> StateForms: ...
+
+    def model_state(self, state: StateForms) -> NDArray[np.float32] | None:
+        """[state columns of the model, padding included]; None where it reads the state in its prompt."""
+
+    def state_range(self) -> NDArray[np.float64]:
+        """[state_dim] normalised values beyond which a column lies outside of the training data."""
+
+    def robot_actions(self, model_actions: NDArray[np.float32], state: StateForms) -> NDArray[np.float64]: ...
+
+    def action_range(self, model_action_dim: int) -> NDArray[np.float64] | None: ...
+
+
 @dataclass(frozen=True, eq=False)
-class Pipeline:
-    """Everything before and after the model, in the order of the original."""
+class PiPipeline:
+    """The transforms of Pi0.5 and Pi0, in the order of the original."""
 
     cameras: tuple[
         Camera, ...
@@ -127,6 +184,7 @@ class Pipeline:
     after: tuple[ActionTransform, ...]
     state_dim: int
     action_dim: int
+    model_state_dim: int  # 0: the model reads the state in its prompt
     sources: Mapping[str, str]  # what the statistics came from, for humans
     warnings: tuple[str, ...] = ()
     guidance: GuidanceSettings | None = None
@@ -138,6 +196,17 @@ class Pipeline:
         for transform in self.before:
             decoded = transform(decoded)
         return StateForms(robot, decoded, self.state_scaler.normalise(decoded))
+
+    def model_state(self, state: StateForms) -> NDArray[np.float32] | None:
+        """The continuous state of Pi0, padded with zeros after normalisation; none for Pi0.5."""
+        if not self.model_state_dim:
+            return None
+        padded = np.zeros(self.model_state_dim, np.float32)
+        padded[: len(state.normalised)] = state.normalised
+        return padded
+
+    def state_range(self) -> NDArray[np.float64]:
+        return np.full(self.state_dim, _REPORTED_BEYOND.get(self.state_kind, 1.0))
 
     def robot_actions(self, model_actions: NDArray[np.float32], state: StateForms) -> NDArray[np.float64]:
         """[horizon, model_action_dim] -> [horizon, action_dim]."""
@@ -160,6 +229,9 @@ class Pipeline:
         ends = np.full((2, model_action_dim), [[-end], [end]], np.float32)
         return np.sort(self.robot_actions(ends, StateForms(unknown, unknown, unknown)), axis=0)
 
+
+# Beyond these normalised values a state is reported: the end of the range, or three standard deviations.
+_REPORTED_BEYOND: Mapping[Normalisation, float] = {'zscore': 3.0, 'identity': np.inf}
 
 # Normalised value at which the training data end; mean -+ 2 std hold 95 % of a normal distribution.
 _END_OF_RANGE: Mapping[Normalisation, float] = {

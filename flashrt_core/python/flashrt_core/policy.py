@@ -4,7 +4,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,24 +12,28 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flashrt_core.engine import Core, Engine, Frame, FrameOptions, Guidance, ModelConfig, native_core
+from flashrt_core.engine import Core, Engine, Guidance, ModelConfig, native_core
 from flashrt_core.errors import Error
-from flashrt_core.lerobot import lerobot_pipeline
-from flashrt_core.openpi import openpi_pipeline
-from flashrt_core.pipeline import BARS, Camera, Pipeline, StateForms, column_names
-from flashrt_core.prompt import FIRST_BIN, LAST_BIN, check_prompt, state_bins
-from flashrt_core.resize import model_range_to_bytes
-from flashrt_core.rtc import denoise_times, guidance_scale, prefix_weights
-from flashrt_core.settings import GuidanceSettings, PolicySettings
-from flashrt_core.tokenizer import Tokenizer
-from flashrt_core.types import ActionChunk, ActionPrefix, CameraFrame, Observation, OutOfRange, PolicySpec
+from flashrt_core.groot.parts import groot_parts
+from flashrt_core.groot.settings import GrootSettings
+from flashrt_core.model_pictures import EngineImages
+from flashrt_core.parts import PolicyParts
+from flashrt_core.pi import pi_parts
+from flashrt_core.pipeline import StateForms
+from flashrt_core.prompt import check_prompt
+from flashrt_core.rtc import guidance_scale, prefix_weights
+from flashrt_core.settings import CheckpointSettings, GuidanceSettings, PolicySettings
+from flashrt_core.types import ActionChunk, ActionPrefix, Observation, OutOfRange, PolicySpec
 
-__all__ = ['FlashPolicy', 'GuidanceSettings', 'ModelInput', 'Policy', 'PolicySettings', 'load_policy']
-
-EngineImages = NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame]
-
-# Beyond these normalised values a column is reported: the end of the range, or three standard deviations.
-_REPORTED_BEYOND = {'zscore': 3.0, 'identity': np.inf}
+__all__ = [
+    'FlashPolicy',
+    'GrootSettings',
+    'GuidanceSettings',
+    'ModelInput',
+    'Policy',
+    'PolicySettings',
+    'load_policy',
+]
 
 
 class Policy(Protocol):
@@ -67,7 +71,7 @@ class ModelInput:
     images: EngineImages
     tokens: NDArray[np.int32]
     noise: NDArray[np.float32]
-    model_state: NDArray[np.float32] | None  # Pi0 only
+    model_state: NDArray[np.float32] | None  # of models that take one
     state: StateForms
     seed: int | None  # of the noise; None when the caller gave it
     out_of_range: tuple[OutOfRange, ...]
@@ -84,29 +88,25 @@ class FlashPolicy:
     def __init__(
         self,
         *,
-        settings: PolicySettings,
+        settings: CheckpointSettings,
         spec: PolicySpec,
-        pipeline: Pipeline,
-        tokenizer: Tokenizer,
+        parts: PolicyParts,
         config: ModelConfig,
         core: Core,
         engine: Engine,
-        times: NDArray[np.float32],
     ) -> None:
         self.spec = spec
-        self.pipeline = pipeline
+        self.pipeline = parts.pipeline
+        self.prompt = parts.prompt
         self.engine = engine
+        self._pictures = parts.pictures
         self._settings = settings
-        self.tokenizer = tokenizer
         self._config = config
         self._core = core
-        self._times = times
-        self._names = column_names(settings, spec.state_dim)
+        self._times = parts.times
+        self._names = parts.state_names
         device = engine.device
         self._device = f'{device.name}, {device.versions}'
-        self._longest_bin = max(
-            range(FIRST_BIN, LAST_BIN + 1), key=lambda value: len(tokenizer.encode(f' {value} {value}'))
-        )
         self._prompt_id = 0
         self._task = ''
         self._fixed_tokens: NDArray[np.int32] | None = None  # of a prompt without state
@@ -119,25 +119,26 @@ class FlashPolicy:
         """
         task = check_prompt(text)
         longest = self.longest_prompt(task)
-        if len(longest) > self.spec.prompt_capacity:
-            message = f'prompt: needs {len(longest)} tokens, the capacity is {self.spec.prompt_capacity}'
-            if self.pipeline.prompt.uses_state:
-                without = len(self._tokens(task, np.empty(0, np.int64)))
-                message += f' ({without} for the text, {len(longest) - without} for the longest state text)'
+        count = self.prompt.counted(longest)
+        if count > self.spec.prompt_capacity:
+            message = f'prompt: needs {count} tokens, the capacity is {self.spec.prompt_capacity}'
+            if self.prompt.uses_state:
+                without = self.prompt.counted(self.prompt.tokens(task, np.empty(0)))
+                message += f' ({without} for the text, {count - without} for the longest state text)'
             raise Error(f'{message}; shorten it or raise prompt_capacity. The prompt in use stays')
         if longest.max() >= self._config.vocab_size:
             raise Error(
                 f'prompt: token {longest.max()} is beyond the {self._config.vocab_size} tokens of the model; '
-                f'the tokenizer {self.tokenizer.path} does not belong to this checkpoint'
+                f'the tokenizer {self.prompt.path} does not belong to this checkpoint'
             )
         self._task = task
-        self._fixed_tokens = None if self.pipeline.prompt.uses_state else longest
+        self._fixed_tokens = None if self.prompt.uses_state else longest
         self._prompt_id += 1
         return self._prompt_id
 
     def longest_prompt(self, task: str) -> NDArray[np.int32]:
         """Tokens of an instruction with the longest possible state text."""
-        return self._tokens(task, np.full(self.spec.state_dim, self._longest_bin))
+        return self.prompt.longest(task, self.spec.state_dim)
 
     def infer(
         self,
@@ -147,7 +148,7 @@ class FlashPolicy:
         seed: int | None = None,
         prefix: ActionPrefix | None = None,
     ) -> ActionChunk:
-        """noise: [horizon, model_action_dim]; without it, drawn from (seed or settings.seed, tick)."""
+        """noise: of the shape spec.noise_shape; without it, drawn from (seed or settings.seed, tick)."""
         start = time.perf_counter()
         guidance = None if prefix is None else self._guidance(prefix, observation)
         given = self.model_input(observation, noise=noise, seed=seed)
@@ -192,10 +193,10 @@ class FlashPolicy:
             )
         state = self.pipeline.state_forms(self._checked_state(observation.state))
         out_of_range = self._check_range(state.normalised, observation.is_trial)
-        images = self._engine_images(observation)
+        images = self._pictures.of(observation)
         tokens = self._fixed_tokens
         if tokens is None:
-            tokens = self._tokens(self._task, state_bins(state.normalised))
+            tokens = self.prompt.tokens(self._task, state.normalised)
         if noise is None:
             seed = self._settings.seed if seed is None else seed
             noise = self._draw(seed)
@@ -203,7 +204,7 @@ class FlashPolicy:
             images=images,
             tokens=tokens,
             noise=self._checked_noise(noise),
-            model_state=self._model_state(state),
+            model_state=self.pipeline.model_state(state),
             state=state,
             seed=seed,
             out_of_range=out_of_range,
@@ -211,14 +212,11 @@ class FlashPolicy:
 
     def warm_up(self) -> None:
         """Runs the engine on black pictures with the shortest and the longest prompt; no tick passes."""
-        spec = self.spec
-        images = self._black_images()
-        noise = np.zeros((spec.horizon, spec.model_action_dim), np.float32)
+        images = self._pictures.black()
+        noise = np.zeros(self.spec.noise_shape, np.float32)
         state = np.zeros(self._config.state_dim, np.float32) if self._config.state_dim else None
-        for length in (1, spec.prompt_capacity):
-            actions = self.engine.infer(
-                images, np.full(length, self.tokenizer.bos, np.int32), noise, state, None
-            )
+        for length in (1, self.spec.prompt_capacity):
+            actions = self.engine.infer(images, self.prompt.filler(length), noise, state, None)
             if actions.shape != noise.shape:
                 raise Error(f'warm-up: the model gives actions {actions.shape}, needed {noise.shape}')
 
@@ -231,68 +229,8 @@ class FlashPolicy:
         return self.pipeline.action_range(self.spec.model_action_dim)
 
     def model_images(self, observation: Observation) -> NDArray[np.uint8]:
-        """[cameras, size, size, 3]: what the model sees, in its order; floats are rounded to bytes."""
-        images = self._pictures(observation)
-        return images if images.dtype == np.uint8 else model_range_to_bytes(images)
-
-    def _black_images(self) -> EngineImages:
-        if self._settings.max_image_bytes:
-            return [self._core.Frame(bytes(1), 'mono8', 1, 1, 1) for _ in self.pipeline.cameras]
-        images = self._empty_pictures()
-        images.fill(0)
-        return images
-
-    def _engine_images(self, observation: Observation) -> EngineImages:
-        """As the engine takes them: resized, or frames which it resizes itself."""
-        if not self._settings.max_image_bytes:
-            return self._pictures(observation)
-        return [self._frame(camera.name, image) for camera, image in self._camera_images(observation)]
-
-    def _frame(self, name: str, image: NDArray[np.uint8] | CameraFrame) -> Frame:
-        if not isinstance(image, CameraFrame):
-            image = np.ascontiguousarray(image)
-            height, width, _ = image.shape
-            image = CameraFrame(image, 'rgb8', height, width, 3 * width)
-        try:
-            return self._core.Frame(image.data, image.encoding, image.height, image.width, image.step)
-        except Error as fault:
-            raise Error(f"infer: picture '{name}': {fault}") from None
-
-    def _empty_pictures(self) -> NDArray:
-        size = self.spec.image_size
-        dtype = np.uint8 if self._settings.resize == 'openpi' else np.float32
-        return np.empty((len(self.spec.cameras), size, size, 3), dtype)
-
-    def _pictures(self, observation: Observation) -> NDArray[np.uint8] | NDArray[np.float32]:
-        """[cameras, size, size, 3] of the model."""
-        images = self._empty_pictures()
-        for i, (camera, image) in enumerate(self._camera_images(observation)):
-            images[i] = camera(image.rgb() if isinstance(image, CameraFrame) else image)
-        return images
-
-    def _camera_images(
-        self, observation: Observation
-    ) -> Iterator[tuple[Camera, NDArray[np.uint8] | CameraFrame]]:
-        """The cameras of the model in its order, and what the observation has of them."""
-        missing = [name for name in self.spec.cameras if name not in observation.images]
-        unknown = [name for name in observation.images if name not in self.spec.cameras]
-        if missing or unknown:
-            raise Error(
-                f'infer: cameras missing: {missing}, not known: {unknown}; the policy was loaded for '
-                f'{list(self.spec.cameras)}'
-            )
-        for camera in self.pipeline.cameras:
-            image = observation.images[camera.name]
-            if not isinstance(image, np.ndarray | CameraFrame):
-                raise Error(f"infer: picture '{camera.name}' is a {type(image).__name__}, needed an array")
-            if isinstance(image, np.ndarray) and (
-                image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape
-            ):
-                raise Error(
-                    f"infer: picture '{camera.name}' is {image.dtype} {image.shape}, needed uint8 "
-                    '(height, width, 3)'
-                )
-            yield camera, image
+        """[cameras, height, width, 3]: what the model sees, in its order; floats are rounded to bytes."""
+        return self._pictures.seen(observation)
 
     def info(self) -> Mapping[str, str]:
         """What is loaded, for status and reports."""
@@ -304,15 +242,12 @@ class FlashPolicy:
             'device': self._device,
             'recipe': self._settings.recipe,
             'calibration': str(self._settings.calibration or ''),
-            'tokenizer': str(self.tokenizer.path),
-            'tokenizer_sha256': self.tokenizer.sha256,
+            'tokenizer': str(self.prompt.path),
+            'tokenizer_sha256': self.prompt.sha256,
             **self.pipeline.sources,
-            'prompt': self.pipeline.prompt.read(self._task),
+            'prompt': self.prompt.read(self._task),
             'warnings': '; '.join(self.pipeline.warnings),
         }
-
-    def _tokens(self, task: str, bins: NDArray[np.int64]) -> NDArray[np.int32]:
-        return self.tokenizer.prompt(self.pipeline.prompt.pieces(task, bins))
 
     def _draw(self, seed: int) -> NDArray[np.float32]:
         """Philox from (seed, tick), so that every backend gets the same noise."""
@@ -320,12 +255,12 @@ class FlashPolicy:
             raise Error(f'infer: seed is {seed}, needed a whole number from 0 to 2^64 - 1')
         generator = np.random.Generator(np.random.Philox(key=np.array([seed, self._tick], np.uint64)))
         self._tick += 1
-        return generator.standard_normal((self.spec.horizon, self.spec.model_action_dim), np.float32)
+        return generator.standard_normal(self.spec.noise_shape, np.float32)
 
     def _checked_noise(self, noise: NDArray) -> NDArray[np.float32]:
         with np.errstate(over='ignore'):
             noise = np.ascontiguousarray(noise, np.float32)
-        needed = (self.spec.horizon, self.spec.model_action_dim)
+        needed = self.spec.noise_shape
         if noise.shape != needed:
             raise Error(f'infer: noise has shape {noise.shape}, needed {needed}')
         if not np.isfinite(noise).all():
@@ -348,11 +283,12 @@ class FlashPolicy:
 
     def _check_range(self, normalised: NDArray, is_trial: bool) -> tuple[OutOfRange, ...]:
         """Reports columns beyond the training data; refuses beyond the limit of the settings."""
-        beyond = _REPORTED_BEYOND.get(self.pipeline.state_kind, 1.0)
         limit = None if is_trial else self._settings.state_limit
         found = tuple(
             OutOfRange(i, self._names[i], value)
-            for i, value in enumerate(normalised.tolist())
+            for i, (value, beyond) in enumerate(
+                zip(normalised.tolist(), self.pipeline.state_range().tolist(), strict=True)
+            )
             if not abs(value) <= (beyond if limit is None else min(beyond, limit))
         )
         refused = [item for item in found if limit is not None and not abs(item.normalised) <= limit]
@@ -360,14 +296,6 @@ class FlashPolicy:
             listed = ', '.join(f'{item.name} = {item.normalised:.4g}' for item in refused)
             raise Error(f'infer: normalised state beyond state_limit {limit:g}: {listed}')
         return found
-
-    def _model_state(self, state: StateForms) -> NDArray[np.float32] | None:
-        """The continuous state of Pi0, padded with zeros after normalisation; none for Pi0.5."""
-        if not self._config.state_dim:
-            return None
-        padded = np.zeros(self._config.state_dim, np.float32)
-        padded[: len(state.normalised)] = state.normalised
-        return padded
 
     def _guidance(self, prefix: ActionPrefix, observation: Observation) -> Guidance | None:
         """What holds the new chunk to the prefix; nothing is held where no row is left."""
@@ -424,7 +352,7 @@ class FlashPolicy:
 
 
 def load_policy(
-    settings: PolicySettings, core: Core | None = None, *, float_activations: bool = False
+    settings: PolicySettings | GrootSettings, core: Core | None = None, *, float_activations: bool = False
 ) -> FlashPolicy:
     """Reads the checkpoint's files, checks them against the settings, and compiles the engine.
 
@@ -438,55 +366,53 @@ def load_policy(
     config = core.read_model_config(checkpoint)
     steps = _setting_or_checkpoint(settings, config, 'steps')
     capacity = _setting_or_checkpoint(settings, config, 'prompt_capacity')
-    pipeline = (openpi_pipeline if settings.origin == 'openpi' else lerobot_pipeline)(settings, config)
-    tokenizer = Tokenizer(Path(settings.tokenizer))
+    parts = _parts(settings, config, steps, core)
+    pipeline = parts.pipeline
     if pipeline.action_dim > config.action_dim:
         raise Error(
             f'the robot has {pipeline.action_dim} action columns, the model gives {config.action_dim}'
         )
-    if config.state_dim and pipeline.state_dim > config.state_dim:
-        raise Error(f'the robot has {pipeline.state_dim} state columns, the model takes {config.state_dim}')
-    times = denoise_times(settings.origin, steps)
     engine = core.Engine(
         checkpoint,
         cameras=len(pipeline.cameras),
         prompt_capacity=capacity,
         steps=steps,
-        horizon=settings.horizon,
-        times=times.tolist(),
         recipe=settings.recipe,
         calibration=_path(settings.calibration),
-        float_images=settings.resize != 'openpi',
-        max_image_bytes=settings.max_image_bytes,
-        frame_options=_frame_options(settings, pipeline, core) if settings.max_image_bytes else (),
-        guided=settings.real_time_chunking,
         float_activations=float_activations,
         packed=_path(settings.packed),
         backend=settings.backend,
         threads=settings.threads,
         device=settings.device,
         tuning=_path(settings.tuning),
+        **parts.engine_options,
     )
     spec = PolicySpec(
         cameras=tuple(camera.name for camera in pipeline.cameras),
-        image_size=config.image_size,
+        image_size=max(max(size) for size in parts.pictures.sizes),
         state_dim=pipeline.state_dim,
         action_dim=pipeline.action_dim,
-        horizon=engine.horizon,
+        horizon=parts.horizon or engine.horizon,
         model_action_dim=config.action_dim,
         prompt_capacity=capacity,
         actions=settings.actions,
         max_hard_delay=pipeline.max_hard_delay,
+        model_rows=engine.horizon,
+        picture_sizes=parts.picture_sizes,
     )
-    return FlashPolicy(
-        settings=settings,
-        spec=spec,
-        pipeline=pipeline,
-        tokenizer=tokenizer,
-        config=config,
-        core=core,
-        engine=engine,
-        times=times,
+    return FlashPolicy(settings=settings, spec=spec, parts=parts, config=config, core=core, engine=engine)
+
+
+def _parts(settings: CheckpointSettings, config: ModelConfig, steps: int, core: Core) -> PolicyParts:
+    """By the family of the settings, which must be that of the model."""
+    is_groot = config.model_type.startswith('groot')
+    if isinstance(settings, GrootSettings) and is_groot:
+        return groot_parts(settings, config)
+    if isinstance(settings, PolicySettings) and not is_groot:
+        return pi_parts(settings, config, steps, core)
+    raise Error(
+        f'{settings.checkpoint} holds a {config.model_type}, and the settings are {type(settings).__name__}; '
+        'GR00T takes GrootSettings, Pi0.5 and Pi0 PolicySettings'
     )
 
 
@@ -500,17 +426,7 @@ def _path(path: str | os.PathLike | None) -> str | None:
     return None if path is None else os.fspath(path)
 
 
-def _frame_options(settings: PolicySettings, pipeline: Pipeline, core: Core) -> list[FrameOptions]:
-    """What order_cameras does to pictures, in the words of the engine."""
-    return [
-        core.FrameOptions(
-            fit=settings.fit, rotation=settings.rotation.get(camera.name, 0), bars=BARS[settings.resize]
-        )
-        for camera in pipeline.cameras
-    ]
-
-
-def _setting_or_checkpoint(settings: PolicySettings, config: ModelConfig, name: str) -> int:
+def _setting_or_checkpoint(settings: CheckpointSettings, config: ModelConfig, name: str) -> int:
     value = getattr(settings, name) or getattr(config, name)
     if not value:
         raise Error(

@@ -79,7 +79,7 @@ class ActionChunk:
     """What the policy wants done, row by row, from the moment of its observation on."""
 
     actions: NDArray[np.float64]  # [horizon, action_dim], robot units
-    model_actions: NDArray[np.float32]  # [horizon, model_action_dim], normalised, padding included
+    model_actions: NDArray[np.float32]  # as the noise, normalised, padding included
     stamps_ns: Mapping[str, int]  # copied from the observation
     prompt_id: int
     seed: int | None  # None when the caller gave the noise
@@ -137,3 +137,11 @@ class PolicySpec:
     prompt_capacity: int  # tokens
     actions: ActionKind
     max_hard_delay: int = 0  # rows of a hard prefix that the checkpoint was trained for
+    model_rows: int = 0  # of the model's actions; 0: as many as a chunk has
+    # Camera -> height and width that its pictures must have, up to their scale; of others any.
+    picture_sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def noise_shape(self) -> tuple[int, int]:
+        """Rows and columns of the noise and of the model's actions."""
+        return self.model_rows or self.horizon, self.model_action_dim

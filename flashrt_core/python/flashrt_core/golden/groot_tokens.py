@@ -29,7 +29,7 @@ def check_groot_tokens(folder: Path, options: RunOptions, report: Report) -> Non
     for index, case in enumerate(cases):
         name = f'{Path(_CASES).stem}[{index}]'
         pictures = case.integer('num_views', 1, _MOST_PICTURES)
-        chat = Chat(tokenizer, True, pictures, case.integer('image_tokens_per_view', 1, _MOST_TOKENS))
+        chat = Chat(tokenizer, True, (case.integer('image_tokens_per_view', 1, _MOST_TOKENS),) * pictures)
         instruction, saved = case.text('instruction'), case.text('formalized')
         report.compare_text(name, 'cleaned instruction', formalize(instruction), saved)
         places = ''.join(_PLACE.format(view + 1) for view in range(pictures))

@@ -29,7 +29,7 @@ def formalize(instruction: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Chat:
-    """Instructions to token ids, for a fixed number of pictures.
+    """Instructions to token ids, for pictures of fixed sizes.
 
     Text comes first, so what the model makes of it can be kept: `prompt` ends where the first picture begins,
     `observation` is the rest.
@@ -37,8 +37,8 @@ class Chat:
 
     tokenizer: QwenTokenizer
     formalizes: bool  # whether instructions are cleaned up, as in training
-    pictures: int
-    tokens_per_picture: int
+    picture_tokens: tuple[int, ...]  # of every picture, in their order
+    uses_state = False
 
     def read(self, instruction: str) -> str:
         """The instruction as the model reads it."""
@@ -61,9 +61,18 @@ class Chat:
 
     def observation(self) -> NDArray[np.int32]:
         """[tokens] after the first <img>; the same for every prompt."""
-        picture = IMAGE_TOKEN * self.tokens_per_picture + _IMAGE_END
-        markups = [_markup(index) for index in range(1, self.pictures)]
-        return self.tokenizer.encode(picture + ''.join(markup + picture for markup in markups) + _TRAILER)
+        parts = zip(self.picture_tokens, self._texts_behind, strict=True)
+        return self.tokenizer.encode(''.join(IMAGE_TOKEN * count + text for count, text in parts))
+
+    @property
+    def markup_rows(self) -> tuple[int, ...]:
+        """Tokens behind every picture."""
+        return tuple(len(self.tokenizer.encode(text)) for text in self._texts_behind)
+
+    @property
+    def _texts_behind(self) -> list[str]:
+        following = [_markup(index) for index in range(1, len(self.picture_tokens))]
+        return [_IMAGE_END + text for text in (*following, _TRAILER)]
 
 
 def _markup(index: int) -> str:
