@@ -3,10 +3,12 @@
 
 #include "checkpoint/model_config.hpp"
 
+#include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
 #include "bindings/bindings.hpp"
 #include "checkpoint/weights.hpp"
+#include "models/models.hpp"
 
 namespace py = pybind11;
 
@@ -23,6 +25,18 @@ void bind_model_config(py::module_& module) {
       .def_property_readonly("head_dim", [](const ModelConfig& c) { return c.language.head_dim; })
       .def_property_readonly("embodiments", [](const ModelConfig& c) { return c.dit.embodiments; })
       .def_readonly("image_token", &ModelConfig::image_token)
+      .def(
+          "markup_rows",
+          [](const ModelConfig& config, int cameras) {
+            FLASHRT_CHECK(config.type == ModelType::kGrootN16,
+                          "markup rows: ", name_of(config.type), " has no tokens between images");
+            std::vector<int> rows;
+            for (const auto& view : observation_layout(config, {.cameras = cameras}).views)
+              rows.push_back(view.markup_rows);
+            return rows;
+          },
+          py::arg("cameras"),
+          "Of the published conversation: tokens from the image of each camera to the next one.")
       .def_readonly("vocab_size", &ModelConfig::vocab_size)
       .def_readonly("action_dim", &ModelConfig::action_dim)
       .def_readonly("state_dim", &ModelConfig::state_dim)

@@ -11,6 +11,7 @@ import pytest
 from flashrt_core import bench as bench_module
 from flashrt_core.bench import BenchSettings, Percentiles, bench, random_samples, write_json
 from flashrt_core.ceilings import Ceilings, work_of
+from flashrt_core.engine import native_core
 from flashrt_core.errors import Error
 
 CEILINGS = Ceilings(bytes_per_s=1e9, flops_per_s={'e4m3': 4e12, 'bf16': 2e12})
@@ -137,7 +138,7 @@ def test_frames_of_cameras_are_resized_by_the_engine(golden):
 
 
 def test_observations_follow_from_their_seed(settings):
-    config = SimpleNamespace(image_size=28, action_dim=5, state_dim=4, vocab_size=50)
+    config = SimpleNamespace(model_type='pi05', image_size=28, action_dim=5, state_dim=4, vocab_size=50)
     first, again = (random_samples(config, settings, 1, 2) for _ in range(2))
     for one, other in zip(first, again, strict=True):
         for a, b in zip(one.inputs, other.inputs, strict=True):
@@ -152,9 +153,40 @@ def test_observations_follow_from_their_seed(settings):
 
 
 def test_prompts_change_where_that_is_asked_for(golden):
-    config = SimpleNamespace(image_size=28, action_dim=5, state_dim=0, vocab_size=50)
+    config = SimpleNamespace(model_type='pi05', image_size=28, action_dim=5, state_dim=0, vocab_size=50)
     samples = random_samples(config, BenchSettings(checkpoint='', new_prompts=True), 1, 2)
     assert not np.array_equal(samples[0].tokens, samples[1].tokens)
+
+
+def test_a_conversation_of_groot_has_its_images(golden):
+    checkpoint = golden / 'groot_n16_tiny'
+    config = native_core().read_model_config(str(checkpoint))
+    settings = BenchSettings(checkpoint=str(checkpoint), cameras=2, prompt_length=7, new_prompts=True)
+    first, second = random_samples(config, settings, 1, 2)
+    is_image = first.tokens == config.image_token
+    assert is_image.tolist() == [False] * 7 + [True] * 4 + [False] * 7 + [True] * 4 + [False] * 3
+    assert not np.array_equal(first.tokens, second.tokens)
+
+
+def test_groot_is_measured_with_its_stages(golden):
+    settings = BenchSettings(
+        checkpoint=str(golden / 'groot_n16_tiny'),
+        embodiment_slot=2,
+        recipe='fp8',
+        calibrate=1,
+        reference='f32',
+        reference_samples=1,
+        horizon=10,
+        steps=4,
+        warmup=1,
+        runs=2,
+    )
+    report = bench(settings)
+    assert report.model == 'groot_n16'
+    assert [row.name for row in report.stages] == ['vision', 'backbone', 'state', 'denoise']
+    assert report.accuracy is not None
+    assert 0 < report.accuracy.chunk.relative < 0.2
+    assert {'backbone.0.connector_out', 'backbone.context_norm'} <= set(report.accuracy.values)
 
 
 @pytest.mark.parametrize(

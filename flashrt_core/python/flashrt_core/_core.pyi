@@ -40,6 +40,8 @@ class ModelConfig:
     @property
     def image_token(self) -> int:
         """Marks the rows of a conversation that an image fills; 0 where there is none."""
+    def markup_rows(self, cameras: int) -> list[int]:
+        """Of GR00T's published conversation: tokens from the image of each camera to the next one, or to the end."""
     @property
     def vocab_size(self) -> int: ...
     @property

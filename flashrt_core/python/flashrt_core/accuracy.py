@@ -14,6 +14,8 @@ from flashrt_core.programs import ProgramKey, Programs
 from flashrt_core.samples import Sample
 
 VELOCITY = 'denoise.velocity'
+# Those of them that a model has.
+FEATURES = ('vision.projector', 'backbone.0.connector_out', 'backbone.context_norm')
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,12 @@ def _written(plan_text: str) -> list[str]:
 
 
 def _handed_on(written: list[str]) -> list[str]:
-    """Image features, and keys and values of the first, middle and last layer of the prefix."""
+    """Features of images and context, and keys and values of the first, middle and last prefix layer."""
     caches: dict[str, str] = {}  # of a layer -> the rows that are written first
     for name in written:
         if match := re.fullmatch(r'(cache\.\d+\.[kv])\[\d+:\d+\]', name):
             caches.setdefault(match[1], name)
     last = len(caches) // 2 - 1
     layers = dict.fromkeys((0, last // 2, last))
-    return ['vision.projector', *(caches[f'cache.{layer}.{part}'] for layer in layers for part in 'kv')]
+    features = [name for name in FEATURES if name in written]
+    return [*features, *(caches[f'cache.{layer}.{part}'] for layer in layers for part in 'kv')]

@@ -34,7 +34,7 @@ BEGIN = 2  # <bos>, with which every prompt of the models begins; the token that
 class BenchSettings:
     """What is measured, and how."""
 
-    checkpoint: str  # a folder; with random weights also pi05 or pi0, the published sizes
+    checkpoint: str  # a folder; with random weights also pi05, pi0 or groot_n16, the published sizes
     random_seed: int | None = None  # random weights instead of the checkpoint's
     random_outliers: float = 1.0  # of random weights: factor of a few channels and of the token BEGIN
     packed: str | None = None  # a file of `flashrt pack`, read instead of the weights
@@ -46,11 +46,12 @@ class BenchSettings:
     cameras: int = 2
     horizon: int = 10
     steps: int = 10
-    prompt_length: int = 10
+    prompt_length: int = 10  # tokens; of GR00T those in front of the first image
     prompt_capacity: int = 0  # 0: the length
     frames: tuple[int, int] | None = (
         None  # width, height: cameras deliver rgb8 frames that the engine resizes
     )
+    embodiment_slot: int = -1  # GR00T, of a checkpoint: whose small networks are loaded
     new_prompts: bool = False  # every inference has another prompt than the one before
     warmup: int = 50
     runs: int = 200
@@ -157,7 +158,18 @@ def random_samples(config: 'ModelConfig', settings: BenchSettings, seed: int, co
 
     prompts = rng.integers(0, config.vocab_size, (count, settings.prompt_length), dtype=np.int32)
     prompts[:, 0] = BEGIN
+    if config.model_type == 'groot_n16':
+        prompts[prompts == config.image_token] = BEGIN
+        behind = np.tile(_behind_prompt(config, settings.cameras), (count, 1))
+        prompts = np.concatenate([prompts, behind], axis=1)
     return [sample(prompts[i if settings.new_prompts else 0]) for i in range(count)]
+
+
+def _behind_prompt(config: 'ModelConfig', cameras: int) -> NDArray[np.int32]:
+    """Of a conversation: the images, each with the tokens up to the next one."""
+    image = [config.image_token] * config.image_tokens
+    parts = [image + [BEGIN] * rows for rows in config.markup_rows(cameras)]
+    return np.array([token for part in parts for token in part], np.int32)
 
 
 # Seeds of observations: those that are calibrated on are never those that are judged.
@@ -179,6 +191,7 @@ def bench(settings: BenchSettings) -> BenchReport:
             random_seed=settings.random_seed,
             random_outliers=settings.random_outliers,
             packed=settings.packed,
+            embodiment_slot=settings.embodiment_slot,
             **settings.backend_options,
         )
         samples = random_samples(programs.config, settings, TIMING_SEED, 4)
@@ -246,6 +259,7 @@ def _calibrate(settings: BenchSettings, path: str) -> str:
         random_seed=settings.random_seed,
         random_outliers=settings.random_outliers,
         packed=settings.packed,
+        embodiment_slot=settings.embodiment_slot,
         **settings.backend_options,
     )
     samples = random_samples(programs.config, settings, CALIBRATION_SEED, settings.calibrate)
@@ -263,6 +277,7 @@ def _accuracy(settings: BenchSettings, programs: Programs) -> Accuracy:
         backend=settings.backend,
         random_seed=settings.random_seed,
         random_outliers=settings.random_outliers,
+        embodiment_slot=settings.embodiment_slot,
         **settings.backend_options,
     )
     samples = random_samples(programs.config, settings, ACCURACY_SEED, settings.reference_samples)

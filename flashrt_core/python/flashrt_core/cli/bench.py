@@ -14,7 +14,7 @@ from rich.table import Table
 from flashrt_core.bench import BenchReport, BenchSettings, Percentiles, Row, bench, write_json
 from flashrt_core.calibrate import Estimator
 from flashrt_core.cli.compare import accuracy_table
-from flashrt_core.cli.options import SEED_MAX, Device, Threads
+from flashrt_core.cli.options import SEED_MAX, Device, EmbodimentSlot, Threads
 from flashrt_core.errors import Error
 from flashrt_core.programs import BackendOptions
 
@@ -26,7 +26,7 @@ def run(
     checkpoint: Annotated[Path | None, typer.Option(help='Folder with config.json and weights.')] = None,
     random_weights: Annotated[
         str | None,
-        typer.Option(help='Instead of a checkpoint: pi05, pi0 or a folder whose config.json gives the size.'),
+        typer.Option(help='Instead of a checkpoint: pi05, pi0, groot_n16 or a folder with a config.json.'),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, max=SEED_MAX, help='Of the random weights; else 0.')
@@ -73,6 +73,7 @@ def run(
     specialised_kernels: Annotated[bool, typer.Option(help='Kernels for one architecture.')] = True,
     device: Device = 0,
     threads: Threads = 0,
+    embodiment_slot: EmbodimentSlot = -1,
     json_file: Annotated[Path | None, typer.Option('--json', help='Write everything to this file.')] = None,
 ) -> None:
     """Measure an engine on random observations.
@@ -102,6 +103,7 @@ def run(
         prompt_length=prompt_length,
         prompt_capacity=prompt_capacity,
         frames=_size(frames),
+        embodiment_slot=embodiment_slot,
         new_prompts=new_prompts,
         warmup=warmup,
         runs=runs,

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from flashrt_core.accuracy import Accuracy, Difference, measure
 from flashrt_core.bench import ACCURACY_SEED, BenchSettings, random_samples
-from flashrt_core.cli.options import Backend, Device, Seed, Threads, Tuning
+from flashrt_core.cli.options import Backend, Device, EmbodimentSlot, Seed, Threads, Tuning
 from flashrt_core.comparison import CallRow, compare_calls
 from flashrt_core.errors import Error
 from flashrt_core.programs import BackendOptions, Programs
@@ -21,7 +21,8 @@ from flashrt_core.samples import Sample, read_samples
 
 def run(
     checkpoint: Annotated[
-        str, typer.Argument(help='Folder with config.json and weights; with --seed also pi05 or pi0.')
+        str,
+        typer.Argument(help='Folder with config.json and weights; with --seed pi05, pi0, groot_n16 too.'),
     ],
     samples: Annotated[
         Path | None,
@@ -54,6 +55,7 @@ def run(
     device: Device = 0,
     tuning: Tuning = None,
     threads: Threads = 0,
+    embodiment_slot: EmbodimentSlot = -1,
 ) -> None:
     """Compare a recipe or a backend with a reference.
 
@@ -75,6 +77,7 @@ def run(
         backend=reference_backend,
         random_seed=seed,
         random_outliers=outliers,
+        embodiment_slot=embodiment_slot,
         **how,
     )
     other = Programs(
@@ -85,6 +88,7 @@ def run(
         random_seed=seed,
         random_outliers=outliers,
         packed=packed,
+        embodiment_slot=embodiment_slot,
         **how,
     )
     named = list(read_samples(samples)) if samples else _random(checkpoint, reference)

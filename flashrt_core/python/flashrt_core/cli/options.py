@@ -14,6 +14,9 @@ SEED_MAX = 2**64 - 1
 Device = Annotated[int, typer.Option(min=0, max=INT_MAX, help='Index of the GPU.')]
 Tuning = Annotated[Path | None, typer.Option(help='Keeps which algorithms are fastest on a GPU.')]
 Packed = Annotated[Path | None, typer.Option(help='Made by `flashrt pack`: read instead of weights.')]
+EmbodimentSlot = Annotated[
+    int, typer.Option(help='Of a GR00T checkpoint, needed there: the slot whose small networks are loaded.')
+]
 Threads = Annotated[int, typer.Option(min=0, max=INT_MAX, help='0: one per core.')]
 Seed = Annotated[
     int | None,

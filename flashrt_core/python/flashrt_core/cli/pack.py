@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from flashrt_core._core import pack_weights
-from flashrt_core.cli.options import Seed, Threads
+from flashrt_core.cli.options import EmbodimentSlot, Seed, Threads
 from flashrt_core.errors import Error
 
 
 def run(
     checkpoint: Annotated[
-        str, typer.Argument(help='Folder with config.json and weights; with --seed also pi05 or pi0.')
+        str,
+        typer.Argument(help='Folder with config.json and weights; with --seed pi05, pi0, groot_n16 too.'),
     ],
     output: Annotated[Path, typer.Option('--output', '-o', help='The file to write (safetensors).')],
     recipe: Annotated[
@@ -22,6 +23,7 @@ def run(
     ] = 'fp8',
     seed: Seed = None,
     threads: Threads = 0,
+    embodiment_slot: EmbodimentSlot = -1,
 ) -> None:
     """Fold, pack and round the weights once, so that an engine only has to read them.
 
@@ -31,5 +33,12 @@ def run(
     folder = output.resolve().parent
     if not folder.is_dir():
         raise Error(f'pack: folder {folder} of the output does not exist')
-    digest = pack_weights(checkpoint, output, recipe=recipe, random_seed=seed, threads=threads)
+    digest = pack_weights(
+        checkpoint,
+        output,
+        recipe=recipe,
+        random_seed=seed,
+        threads=threads,
+        embodiment_slot=embodiment_slot,
+    )
     print(f'{output}: {output.stat().st_size / 1e9:.2f} GB for recipe {recipe}, of weights {digest}')
