@@ -45,6 +45,7 @@ APT_KEYS = {
     'cv2': 'python3-opencv',
     'hypothesis': 'python3-hypothesis',
     'matplotlib': 'python3-matplotlib',
+    'msgpack': 'python3-msgpack',
     'numpy': 'python3-numpy',
     'pytest': 'python3-pytest',
     'yaml': 'python3-yaml',

@@ -221,3 +221,20 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
         check_folder(tmp_path)
     with pytest.raises(Error, match='is not a folder'):
         check_folder(tmp_path / 'none')
+
+
+def test_folders_inside_are_checked_as_if_they_stood_alone(tmp_path):
+    shutil.copytree(GOLDEN / 'preprocess', tmp_path / 'preprocess')
+    shutil.copytree(GOLDEN / 'groot_n16_tiny' / 'tokenizer', tmp_path / 'tokenizer')
+    report = check_folder(tmp_path)
+    assert report.passed()
+    parts = [check_folder(tmp_path / name) for name in ('preprocess', 'tokenizer')]
+    assert len(report.comparisons) == sum(len(part.comparisons) for part in parts)
+    assert report.comparisons[-1].case == 'tokenizer/cases[12]'
+    (tmp_path / 'notes').mkdir()
+    (tmp_path / 'linked').symlink_to(GOLDEN / 'preprocess')
+    gaps = check_folder(tmp_path).gaps
+    assert [(gap.place, gap.why) for gap in gaps] == [
+        ('linked/', 'no check knows this folder'),
+        ('notes/', 'no check knows this folder'),
+    ]

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from flashrt_core.engine import native_core
 from flashrt_core.errors import Error
-from flashrt_core.golden import RunOptions, check_folder
+from flashrt_core.golden import Comparison, RunOptions, check_folder
 
 GOLDEN = Path(__file__).parents[1] / 'golden' / 'groot_n16_tiny'
 STEPS, BLOCKS, LAYERS = 4, 8, 3
@@ -34,23 +34,30 @@ ALL = (
 )
 
 
-def test_the_original_is_reproduced_stage_by_stage():
-    report = check_folder(GOLDEN)
+def compared(options: RunOptions | None = None) -> list[Comparison]:
+    """What the model gave; the folders inside hold what is around it."""
+    report = check_folder(GOLDEN, options)
     assert report.passed()
+    inner = {item.case.partition('/')[0] for item in report.comparisons if '/' in item.case}
+    assert inner == {'policy', 'preproc', 'tokenizer', 'wire'}
+    return [item for item in report.comparisons if '/' not in item.case]
+
+
+def test_the_original_is_reproduced_stage_by_stage():
+    comparisons = compared()
     inputs = {'in.image_mask', 'in.pixel_values', 'actions with memory reused'}
-    assert {item.tensor for item in report.comparisons} - inputs == ALL
+    assert {item.tensor for item in comparisons} - inputs == ALL
     # One row of a batch runs by itself, whatever it was padded to.
-    cases = {item.case for item in report.comparisons}
+    cases = {item.case for item in comparisons}
     assert cases == {'case_00', 'case_01', 'case_02[0]', 'case_02[1]', 'case_03'}
     # Plain float32 reaches these; the bounds are wider.
-    for item in report.comparisons:
+    for item in comparisons:
         assert item.error <= (1e-5 if item.tensor == 'action_pred' else 1e-4), item
 
 
 def test_bf16_is_no_further_off_than_twice_the_original_in_bf16():
-    report = check_folder(GOLDEN, RunOptions(recipe='bf16'))
-    assert report.passed()
-    bounded = {item.tensor for item in report.comparisons if item.bound} - {'in.pixel_values'}
+    comparisons = compared(RunOptions(recipe='bf16'))
+    bounded = {item.tensor for item in comparisons if item.bound} - {'in.pixel_values'}
     assert bounded == {
         'action_pred',
         'head.vl_embeds',

@@ -4,7 +4,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -138,6 +138,11 @@ class Report:
         held = tensor.shape[axis] if tensor.ndim > axis else 0
         if held > compared:
             self.gaps.append(Gap(place, name, f'holds a batch of {held}, the inputs one of {compared}'))
+
+    def add_part(self, name: str, part: 'Report') -> None:
+        """What was found in a folder inside this one."""
+        self.comparisons += [replace(item, case=f'{name}/{item.case}') for item in part.comparisons]
+        self.gaps += [replace(gap, place=f'{name}/{gap.place}') for gap in part.gaps]
 
     def table(self, per_case: bool = False) -> Table:
         """One row per tensor, the worst case of each; per_case: one row per case and tensor."""
