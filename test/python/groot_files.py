@@ -94,6 +94,17 @@ class GrootFiles:
         return folder
 
 
+def write_byte_tokenizer(folder: Path, added: dict[str, int]) -> Path:
+    """A vocabulary of the 256 bytes, which every text can be written with, and no merges."""
+    printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    spelled = {byte: chr(byte) for byte in printing}
+    spelled |= {byte: chr(256 + i) for i, byte in enumerate(b for b in range(256) if b not in printing)}
+    (folder / 'vocab.json').write_text(json.dumps({text: byte for byte, text in spelled.items()}))
+    (folder / 'merges.txt').write_text('#version: 0.2\n')
+    (folder / 'added_tokens.json').write_text(json.dumps(added))
+    return folder
+
+
 def _statistics(shape: list[int]) -> dict[str, Any]:
     """min -1.5, max 2.5, quantiles -1 and 2, mean 0.5, std 2 in every column; steps are 0.1 apart."""
     step = np.zeros(shape) + (0.1 * np.arange(shape[0])[:, None] if len(shape) == 2 else 0)

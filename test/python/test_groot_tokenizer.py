@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from groot_files import write_byte_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,14 +28,9 @@ def tokenizer() -> QwenTokenizer:
 @pytest.fixture(scope='module')
 def bytes_only(tmp_path_factory) -> QwenTokenizer:
     """A vocabulary of the 256 bytes, which every text can be written with; no merges."""
-    folder = tmp_path_factory.mktemp('bytes')
-    printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    spelled = {byte: chr(byte) for byte in printing}
-    spelled |= {byte: chr(256 + i) for i, byte in enumerate(b for b in range(256) if b not in printing)}
-    (folder / 'vocab.json').write_text(json.dumps({character: byte for byte, character in spelled.items()}))
-    (folder / 'merges.txt').write_text('#version: 0.2\n')
     added = ['<|im_start|>', '<|im_end|>', '<img>', '</img>', IMAGE_TOKEN]
-    (folder / 'added_tokens.json').write_text(json.dumps({text: 256 + i for i, text in enumerate(added)}))
+    folder = tmp_path_factory.mktemp('bytes')
+    write_byte_tokenizer(folder, {text: 256 + i for i, text in enumerate(added)})
     return QwenTokenizer(folder)
 
 
