@@ -155,7 +155,7 @@ class CheckpointWeights : public Weights::Source {
         digest_(digest_of_finite(checkpoint_.used, *pool_)) {
     if (config.type != ModelType::kGrootN16) return;
     check_embodiment(config);
-    digest_ += text(" slot ", config.embodiment.slot);  // the same tensors, but other weights
+    digest_ += slot_suffix(config.embodiment);  // the same tensors, but other weights
   }
 
   HostTensor load(std::string_view name) const override;
@@ -272,6 +272,8 @@ class PackedWeights : public Weights::Source {
 };
 
 }  // namespace
+
+std::string slot_suffix(const Embodiment& embodiment) { return text(" slot ", embodiment.slot); }
 
 Weights Weights::packed(PackedFile file) {
   return Weights(std::make_unique<PackedWeights>(std::move(file)));

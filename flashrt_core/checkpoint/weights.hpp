@@ -67,6 +67,9 @@ class Weights {
   std::unique_ptr<const Source> source_;
 };
 
+// Ends the digest of weights of this embodiment.
+std::string slot_suffix(const Embodiment& embodiment);
+
 // What a checkpoint holds of its model, as its headers say.
 struct WeightFiles {
   std::vector<std::filesystem::path> files;

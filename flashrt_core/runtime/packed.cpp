@@ -48,6 +48,10 @@ Weights open_packed(const EngineOptions& options, const ModelConfig& config,
   FLASHRT_CHECK(header.plan_digest == plan_digest, name, " was packed for plan ",
                 header.plan_digest, ", this is ", plan_digest,
                 "; pack the checkpoint with this version of the program");
+  FLASHRT_CHECK(options.random_seed || config.type != ModelType::kGrootN16 ||
+                    header.weights_digest.ends_with(slot_suffix(config.embodiment)),
+                name, " was packed from weights ", header.weights_digest, ", embodiment slot ",
+                config.embodiment.slot, " is asked for; pack that one");
   // Random weights come from no file whose size and time could tell.
   const bool is_checked =
       options.random_seed || header.files.empty() ||

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <random>
 #include <set>
@@ -99,14 +100,25 @@ class TinyModel {
     for (int32_t& token : tokens) token = static_cast<int32_t>(random() % config_.vocab_size);
     put("tokens", tokens);
     put("prompt_length", std::vector<int32_t>{prompt_length});
+    if (config_.type == ModelType::kGrootN16) {
+      std::vector<int32_t> markup(observation_layout(config_, options_).markup_rows);
+      for (int32_t& token : markup) token = static_cast<int32_t>(random() % config_.vocab_size);
+      put("markup", markup);
+    }
     put("actions", floats(int64_t{options_.horizon} * config_.action_dim));
     if (config_.state_dim > 0) put("state", floats(config_.state_dim));
     std::vector<float> times;
     for (int k = 0; k < options_.steps; ++k) {
       times.push_back(1 - static_cast<float>(k) / static_cast<float>(options_.steps));
     }
+    for (const InputData& input : load_inputs(config_, options_, times)) {
+      if (plan_[plan_.find(input.name)].type == DType::kI32) {
+        put(input.name, values_of<int32_t>(input.data));
+      } else {
+        put(input.name, values_of<float>(input.data));
+      }
+    }
     if (options_.guided) {
-      if (config_.type == ModelType::kPi05) times.push_back(0);
       put("committed_rows", std::vector<int32_t>{committed});
       put("previous_actions", floats(int64_t{options_.horizon} * config_.action_dim));
       std::vector<float> weights(options_.horizon, 0);
@@ -114,7 +126,6 @@ class TinyModel {
       put("previous_weights", weights);
       put("guidance", std::vector<float>(options_.steps, 2.5f));
     }
-    put("times", times);
   }
 
   std::vector<float> infer(Program& program, int seed, int prompt_length, int committed = 0) const {
@@ -138,6 +149,13 @@ class TinyModel {
   }
 
  private:
+  template <class T>
+  static std::vector<T> values_of(const std::vector<std::byte>& data) {
+    std::vector<T> values(data.size() / sizeof(T));
+    std::memcpy(values.data(), data.data(), data.size());
+    return values;
+  }
+
   ModelConfig config_;
   PlanOptions options_;
   Plan plan_;
@@ -174,6 +192,13 @@ TEST(Models, Pi05IsTheReference) {
 TEST(Models, Pi0IsTheReference) {
   const TinyModel model(tiny_pi0(), kOptions);
   expect_near(model.infer(*model.compile(), 2, 5), model.reference(2, 5));
+}
+
+TEST(Models, GrootN16IsTheReference) {
+  const TinyModel model(tiny_groot(), kOptions);
+  const auto program = model.compile();
+  for (const int length : {1, 4, 7})
+    expect_near(model.infer(*program, 1, length), model.reference(1, length));
 }
 
 TEST(Models, GuidedPi05IsTheReference) {
@@ -233,18 +258,21 @@ TEST(Memory, ReusedMemoryGivesTheBitsOfSeparateMemory) {
 }
 
 TEST(Memory, LoadAndPromptResultsOutliveInferences) {
-  const auto program = pi05().compile();
-  const auto infer_alone = [&](int seed) {
-    pi05().inputs(seed, 5, 0,
-                  [&](std::string_view name, const auto& v) { program->write(name, bytes(v)); });
-    program->run(When::kInfer);
-    std::vector<float> actions(15);
-    program->read_float("actions", actions);
-    return actions;
-  };
-  const std::vector<float> first = pi05().infer(*program, 1, 5);
-  EXPECT_NE(infer_alone(2), first);
-  EXPECT_EQ(infer_alone(1), first);
+  const TinyModel groot(tiny_groot(), kOptions);
+  for (const TinyModel* model : {&pi05(), &groot}) {
+    const auto program = model->compile();
+    const auto infer_alone = [&](int seed) {
+      model->inputs(seed, 5, 0,
+                    [&](std::string_view name, const auto& v) { program->write(name, bytes(v)); });
+      program->run(When::kInfer);
+      std::vector<float> actions(15);
+      program->read_float("actions", actions);
+      return actions;
+    };
+    const std::vector<float> first = model->infer(*program, 1, 5);
+    EXPECT_NE(infer_alone(2), first);
+    EXPECT_EQ(infer_alone(1), first);
+  }
 }
 
 TEST(Memory, ARunAllocatesNothing) {

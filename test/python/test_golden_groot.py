@@ -203,3 +203,14 @@ def test_embodiments_act_differently():
         str(GOLDEN), cameras=2, prompt_capacity=24, markup_rows=[5, 3], embodiment_slot=1
     )
     assert np.abs(other.infer(*given) - first).max() > 1e-3
+
+
+def test_packed_weights_fit_any_number_of_cameras_but_one_embodiment(tmp_path):
+    core = native_core()
+    file = tmp_path / 'packed.safetensors'
+    core.pack_weights(str(GOLDEN), file, recipe='bf16', embodiment_slot=0)
+    given = inputs()
+    expected = engine(recipe='bf16').infer(*given)
+    np.testing.assert_array_equal(engine(recipe='bf16', packed=file).infer(*given), expected)
+    with pytest.raises(Error, match=r'was packed from weights \w+ slot 0, embodiment slot 1 is asked for'):
+        core.Engine(str(GOLDEN), cameras=1, prompt_capacity=24, recipe='bf16', packed=file, embodiment_slot=1)
