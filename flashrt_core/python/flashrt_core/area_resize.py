@@ -17,20 +17,19 @@ from flashrt_core.errors import Error
 _WEIGHT_ONE = 2048
 # Overlaps narrower than this part of a pixel are left out.
 _LEAST_OVERLAP = 1e-3
+# Strips of this size stay in the cache.
+_ROWS_AT_ONCE, _VALUES_AT_ONCE = 32, 256
 
 
 def resize_area(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
     """[rows, columns, channels] -> [height, width, channels]; both axes grow, or both shrink."""
-    rows, columns, channels = image.shape
+    rows, columns, _ = image.shape
     if (rows, columns) == (height, width):
         return image
     if rows >= height and columns >= width:
         if rows % height == 0 and columns % width == 0:
             return _average_blocks(image, rows // height, columns // width)
-        lines = _shrink_first_axis(image.transpose(1, 0, 2).reshape(columns, -1), width)
-        lines = lines.reshape(width, rows, channels).transpose(1, 0, 2).reshape(rows, -1)
-        averages = np.rint(_shrink_first_axis(lines, height))
-        return np.clip(averages, 0, 255).astype(np.uint8).reshape(height, width, channels)
+        return _shrink(image, height, width)
     if rows > height or columns > width:
         raise Error(
             f'resize: a picture of {columns}x{rows} (width x height) cannot become {width}x{height}: one '
@@ -42,8 +41,13 @@ def resize_area(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np
 def _average_blocks(image: NDArray[np.uint8], down: int, across: int) -> NDArray[np.uint8]:
     """Means of blocks of down x across pixels."""
     rows, columns, channels = image.shape
-    blocks = image.reshape(rows // down, down, columns // across, across, channels)
-    sums = blocks.sum(axis=(1, 3), dtype=np.int32)
+    lines = image[::down].astype(np.int32)
+    for row in range(1, down):
+        lines += image[row::down]
+    blocks = lines.reshape(rows // down, columns // across, across, channels)
+    sums = blocks[:, :, 0].copy()
+    for column in range(1, across):
+        sums += blocks[:, :, column]
     if down == across == 2:
         return ((sums + 2) >> 2).astype(np.uint8)
     return np.rint(sums.astype(np.float32) * np.float32(1 / (down * across))).astype(np.uint8)
@@ -55,8 +59,8 @@ def _overlaps(inputs: int, outputs: int) -> tuple[NDArray[np.int64], NDArray[np.
     scale = inputs / outputs
     lists = []
     for output in range(outputs):
-        left, right = output * scale, (output + 1) * scale
-        right = output * scale + scale
+        left = output * scale
+        right = left + scale
         cell = min(scale, inputs - left)
         last = min(int(right), inputs - 1)
         first = min(int(np.ceil(left)), last)
@@ -75,13 +79,29 @@ def _overlaps(inputs: int, outputs: int) -> tuple[NDArray[np.int64], NDArray[np.
     return np.ascontiguousarray(pixels.T), np.ascontiguousarray(weights.T)
 
 
-def _shrink_first_axis(lines: NDArray, outputs: int) -> NDArray[np.float32]:
+def _shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    rows, columns, channels = image.shape
+    lines = np.empty((rows, width, channels), np.float32)
+    for first in range(0, rows, _ROWS_AT_ONCE):
+        strip = image[first : first + _ROWS_AT_ONCE]
+        turned = strip.transpose(1, 0, 2).astype(np.float32, order='C').reshape(columns, -1)
+        averages = _average(turned, width).reshape(width, -1, channels)
+        lines[first : first + _ROWS_AT_ONCE] = averages.transpose(1, 0, 2)
+    lines = lines.reshape(rows, -1)
+    shrunk = np.empty((height, width * channels), np.uint8)
+    for first in range(0, width * channels, _VALUES_AT_ONCE):
+        values = slice(first, first + _VALUES_AT_ONCE)
+        shrunk[:, values] = np.clip(np.rint(_average(np.ascontiguousarray(lines[:, values]), height)), 0, 255)
+    return shrunk.reshape(height, width, channels)
+
+
+def _average(lines: NDArray[np.float32], outputs: int) -> NDArray[np.float32]:
     """[inputs, values] -> [outputs, values]; the order of the additions is part of the result."""
     pixels, weights = _overlaps(len(lines), outputs)
-    lines = lines.astype(np.float32, order='C', copy=False)
     sums = np.zeros((outputs, lines.shape[1]), np.float32)
+    part = np.empty_like(sums)
     for pixel, weight in zip(pixels, weights, strict=True):
-        part = lines[pixel]
+        np.take(lines, pixel, axis=0, out=part, mode='clip')  # with the other modes `out` is buffered
         part *= weight[:, None]
         sums += part
     return sums
