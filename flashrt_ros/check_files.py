@@ -159,8 +159,9 @@ class FileCheck:
         except Error as fault:
             yield fail('token budget', str(fault))
             return
-        longest = len(self.policy.longest_prompt(self._parameters.prompt))
-        state = ', with the longest state text' if self.policy.pipeline.prompt.uses_state else ''
+        prompt = self.policy.prompt
+        longest = prompt.counted(self.policy.longest_prompt(self._parameters.prompt))
+        state = ', with the longest state text' if prompt.uses_state else ''
         yield ok(
             'token budget',
             f'the prompt takes {longest} of {self.policy.spec.prompt_capacity} tokens{state}',

@@ -70,18 +70,17 @@ class ShownInput:
 
 def shown_input(policy: FlashPolicy, parameters: Parameters, observed: Observed) -> ShownInput:
     """Asks the policy; its prompt must be the one of the observation."""
-    noise = np.zeros((policy.spec.horizon, policy.spec.model_action_dim), np.float32)
+    noise = np.zeros(policy.spec.noise_shape, np.float32)
     given = policy.model_input(observed.observation, noise=noise)
-    prompt = policy.pipeline.prompt
-    bins = state_bins(given.state.normalised)
+    normalised = given.state.normalised
     return ShownInput(
         observed=observed,
         slots=policy.spec.cameras,
         images=policy.model_images(observed.observation),
-        normalised=given.state.normalised,
-        bins=bins if prompt.uses_state else None,
-        text=''.join(prompt.pieces(parameters.prompt, bins)),
-        tokens=len(given.tokens),
+        normalised=normalised,
+        bins=state_bins(normalised) if policy.prompt.uses_state else None,
+        text=policy.prompt.text(parameters.prompt, normalised),
+        tokens=policy.prompt.counted(given.tokens),
         beyond_training=frozenset(item.name for item in given.out_of_range),
     )
 

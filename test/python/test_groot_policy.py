@@ -204,6 +204,8 @@ def test_info_and_range(policy):
     assert info['embodiment'] == 'robot, slot 3'
     assert (info['letterbox'], info['normalisation']) == ('on', 'by min and max')
     assert info['prompt'] == 'open the drawer'
+    text = policy.prompt.text('Open the drawer.', UPRIGHT)
+    assert text.endswith('user\nopen the drawer<image 1><image 2><|im_end|>\n')
     assert len(info['tokenizer_sha256']) == len(info['statistics_sha256']) == 64
     found = policy.action_range()
     assert found.shape == (2, 15)

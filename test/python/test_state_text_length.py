@@ -80,8 +80,8 @@ def check_lengths(policy: FlashPolicy) -> None:
     text = policy.pipeline.prompt.pieces('pick up the red block', np.full(JOINTS, 200))[0]
     assert text.count('200') == JOINTS
     assert len(found) == 2 * JOINTS + 1
-    assert max(found) == len(policy._tokens('pick up the red block', np.full(JOINTS, policy._longest_bin)))
-    assert min(found) == len(policy._tokens('pick up the red block', np.zeros(JOINTS, int)))
+    assert max(found) == len(policy.longest_prompt('pick up the red block'))
+    assert min(found) == len(policy.prompt.tokens('pick up the red block', np.full(JOINTS, -1.0)))  # bins 0
 
 
 def resident_bytes() -> int:

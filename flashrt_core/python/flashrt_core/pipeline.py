@@ -112,25 +112,12 @@ class Camera:
         return image
 
 
-class ReadsTask(Protocol):
-    """What a prompt says."""
-
-    @property
-    def uses_state(self) -> bool: ...
-
-    def read(self, task: str) -> str:
-        """The task as the model reads it."""
-
-
 class Pipeline(Protocol):
-    """Everything before and after a model but for its tokens: what a policy needs of a family of models."""
+    """Everything before and after a model but for its tokens and pictures, for one family of models."""
 
     @property
     def cameras(self) -> tuple[Camera, ...]:
         """In the order of the model."""
-
-    @property
-    def prompt(self) -> ReadsTask: ...
 
     @property
     def state_dim(self) -> int: ...

@@ -31,6 +31,9 @@ class PromptTokens(Protocol):
     def read(self, task: str) -> str:
         """The task as the model reads it."""
 
+    def text(self, task: str, normalised: NDArray) -> str:
+        """All of the prompt, for people."""
+
     def tokens(self, task: str, normalised: NDArray) -> NDArray[np.int32]:
         """[tokens] for the engine; normalised: the state."""
 
@@ -65,6 +68,9 @@ class PiPromptTokens:
 
     def read(self, task: str) -> str:
         return self.format.read(task)
+
+    def text(self, task: str, normalised: NDArray) -> str:
+        return ''.join(self.format.pieces(task, state_bins(normalised)))
 
     def tokens(self, task: str, normalised: NDArray) -> NDArray[np.int32]:
         return self._of_bins(task, state_bins(normalised))

@@ -38,7 +38,6 @@ class Chat:
     tokenizer: QwenTokenizer
     formalizes: bool  # whether instructions are cleaned up, as in training
     picture_tokens: tuple[int, ...]  # of every picture, in their order
-    uses_state = False
 
     def read(self, instruction: str) -> str:
         """The instruction as the model reads it."""

@@ -45,7 +45,7 @@ def groot_parts(settings: GrootSettings, config: ModelConfig) -> PolicyParts:
             f'as {config.image_token}: it does not belong to this checkpoint'
         )
     return PolicyParts(
-        pipeline=GrootPipeline(cameras, chat, state, actions, _sources(embodiment, settings)),
+        pipeline=GrootPipeline(cameras, state, actions, _sources(embodiment, settings)),
         prompt=prompt,
         pictures=ModelPictures(cameras, sizes, np.uint8),
         state_names=_state_names(settings, state),

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_core.groot.action_codec import ActionCodec
-from flashrt_core.groot.chat import Chat
 from flashrt_core.groot.scaling import MeanStd
 from flashrt_core.groot.state_codec import StateCodec, StateKey
 from flashrt_core.pipeline import Camera, Reanchor, StateForms
@@ -24,7 +23,6 @@ class GrootPipeline:
     """Pictures, state and actions of one embodiment, in the order of the model."""
 
     cameras: tuple[Camera, ...]  # oldest first, then by view
-    prompt: Chat
     state: StateCodec
     actions: ActionCodec
     sources: Mapping[str, str]

@@ -31,6 +31,9 @@ class GrootPromptTokens:
     def read(self, task: str) -> str:
         return self.chat.read(task)
 
+    def text(self, task: str, normalised: NDArray) -> str:
+        return self.chat.text(task, ''.join(f'<image {k + 1}>' for k in range(len(self.chat.picture_tokens))))
+
     def tokens(self, task: str, normalised: NDArray) -> NDArray[np.int32]:
         if not self.read(task).strip():
             raise Error(f'prompt: of {task!r} nothing is left but white space; give an instruction in words')
