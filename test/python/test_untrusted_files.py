@@ -13,6 +13,8 @@ import pytest
 
 from flashrt_core.errors import Error
 from flashrt_core.fast_codec import BytePairCodes
+from flashrt_core.groot.tokenizer import QwenTokenizer
+from flashrt_core.json_fields import read_object
 from flashrt_core.small_file import MOST_BYTES, read_small_file
 from flashrt_core.statistics import read_norm_stats
 from flashrt_core.tensor_file import TensorFile
@@ -86,6 +88,8 @@ def test_an_offence_is_found(tmp_path: Path, line: str, offence: str):
         ('norm_stats.json', read_norm_stats),
         ('tokenizer.model', Tokenizer),
         ('tokenizer.json', BytePairCodes.read),
+        ('vocab.json', lambda path: QwenTokenizer(path.parent)),
+        ('statistics.json', read_object),
     ],
 )
 def test_file_of_many_megabytes_is_refused_unread(tmp_path: Path, name: str, read: Callable[[Path], object]):
