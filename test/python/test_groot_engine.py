@@ -10,6 +10,7 @@ import pytest
 from groot_files import HORIZON, GrootFiles, write_byte_tokenizer
 
 from flashrt_core import Error, Observation
+from flashrt_core.calibrate import CalibrationSettings, calibrate_policy, load_to_calibrate
 from flashrt_core.policy import FlashPolicy, GrootSettings, load_policy
 
 MODEL = Path(__file__).parents[1] / 'golden' / 'groot_n16_tiny'
@@ -31,7 +32,7 @@ def checkpoint(tmp_path_factory) -> Path:
     return write_byte_tokenizer(folder, TOKENS)
 
 
-def load(checkpoint: Path, **changes: object) -> FlashPolicy:
+def groot_settings(checkpoint: Path, **changes: object) -> GrootSettings:
     settings = {
         'checkpoint': checkpoint,
         'tokenizer': checkpoint,
@@ -40,7 +41,11 @@ def load(checkpoint: Path, **changes: object) -> FlashPolicy:
         'prompt_capacity': 160,
         'threads': 1,
     }
-    return load_policy(GrootSettings(**settings | changes))
+    return GrootSettings(**settings | changes)
+
+
+def load(checkpoint: Path, **changes: object) -> FlashPolicy:
+    return load_policy(groot_settings(checkpoint, **changes))
 
 
 @pytest.fixture(scope='module')
@@ -92,6 +97,21 @@ def test_an_engine_takes_pictures_of_several_sizes(checkpoint):
     pictures = {name: np.zeros((*size, 3), np.uint8) for name, size in sizes.items()}
     chunk = policy.infer(observe(prompt_id, **pictures), seed=0)
     assert np.isfinite(chunk.actions).all()
+
+
+def test_scales_are_measured_on_what_the_policy_gives_to_its_engine(checkpoint, tmp_path):
+    fp8 = {'recipe': 'fp8', 'calibration': tmp_path / 'scales.json'}
+    watched = load_to_calibrate(groot_settings(checkpoint, **fp8))
+    prompt_id = watched.set_prompt('put the cube into the box')
+    observations = [(f'moment {i}', observe(prompt_id, UPRIGHT + 0.1 * i)) for i in range(2)]
+    calibrate_policy(watched, observations, CalibrationSettings()).save(tmp_path / 'scales.json')
+    chunks = []
+    for settings in (fp8, {}):
+        policy = load(checkpoint, **settings)
+        prompt_id = policy.set_prompt('put the cube into the box')
+        chunks.append(policy.infer(observe(prompt_id), seed=1).model_actions)
+    quantised, exact = chunks
+    assert 1e-4 < np.abs(quantised - exact).max() < 0.5
 
 
 def test_a_prompt_beyond_the_vocabulary_is_refused(checkpoint, tmp_path):

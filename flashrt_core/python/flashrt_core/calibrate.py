@@ -15,7 +15,7 @@ from flashrt_core.errors import Error
 from flashrt_core.policy import FlashPolicy, load_policy
 from flashrt_core.programs import BackendOptions, ProgramKey, Programs
 from flashrt_core.samples import Sample
-from flashrt_core.settings import PolicySettings
+from flashrt_core.settings import CheckpointSettings
 from flashrt_core.types import CameraFrame, Observation
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def calibrate_programs(
     return _measure(observed(), settings)
 
 
-def load_to_calibrate(settings: PolicySettings) -> FlashPolicy:
+def load_to_calibrate(settings: CheckpointSettings) -> FlashPolicy:
     """The policy that `calibrate_policy` watches; a calibration of the settings is left aside."""
     return load_policy(replace(settings, calibration=None), float_activations=True)
 

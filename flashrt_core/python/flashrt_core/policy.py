@@ -352,11 +352,11 @@ class FlashPolicy:
 
 
 def load_policy(
-    settings: PolicySettings | GrootSettings, core: Core | None = None, *, float_activations: bool = False
+    settings: CheckpointSettings, core: Core | None = None, *, float_activations: bool = False
 ) -> FlashPolicy:
     """Reads the checkpoint's files, checks them against the settings, and compiles the engine.
 
-    core: a stand-in for the native module. float_activations: what the recipe quantises is held in float, to
+    settings: PolicySettings or GrootSettings, as the model needs. core: a stand-in for the native module. float_activations: what the recipe quantises is held in float, to
     calibrate.
     """
     core = core or native_core()

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from flashrt_core.errors import Error
 from flashrt_core.policy import Policy
-from flashrt_core.settings import PolicySettings
+from flashrt_core.settings import CheckpointSettings
 from flashrt_core.types import Observation
 
 GROUP, NAME = 'flashrt.recordings', 'rosbag2'
@@ -19,7 +19,7 @@ GROUP, NAME = 'flashrt.recordings', 'rosbag2'
 class Recording(Protocol):
     """An open recording, and the parameters that a robot is run with."""
 
-    settings: PolicySettings  # of the policy that the parameters describe
+    settings: CheckpointSettings  # of the policy that the parameters describe
 
     def observations(self, policy: Policy, count: int) -> Iterator[tuple[str, Observation]]:
         """At most `count`, with their names, spread over the recording; the policy gets its prompt.
