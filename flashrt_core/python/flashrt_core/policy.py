@@ -356,8 +356,8 @@ def load_policy(
 ) -> FlashPolicy:
     """Reads the checkpoint's files, checks them against the settings, and compiles the engine.
 
-    settings: PolicySettings or GrootSettings, as the model needs. core: a stand-in for the native module. float_activations: what the recipe quantises is held in float, to
-    calibrate.
+    settings: PolicySettings or GrootSettings, as the model needs. core: a stand-in for the native module.
+    float_activations: what the recipe quantises is held in float, to calibrate.
     """
     core = core or native_core()
     _refuse_missing('calibration', settings.calibration, '`flashrt calibrate` writes it')
