@@ -6,13 +6,13 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
-#include <algorithm>
 #include <optional>
 #include <tuple>
 #include <utility>
 #include <variant>
 
 #include "bindings/frame.hpp"
+#include "models/inputs.hpp"
 #include "plan/print.hpp"
 #include "runtime/compare.hpp"
 #include "runtime/measure.hpp"
@@ -42,12 +42,13 @@ void check_layout(std::string_view name, const py::array& array, const Shape& ex
 
 // [cameras, H, W, 3], or of images of several sizes all elements in a row.
 Shape images_shape(const Engine& engine) {
-  const PlanOptions& plan = engine.program_options().plan;
-  const std::vector<ImageSize> sizes = image_sizes(engine.config(), plan);
-  if (std::ranges::count(sizes, sizes.front()) == plan.cameras)
-    return {plan.cameras, sizes.front().height, sizes.front().width, 3};
+  const auto inputs = image_inputs(engine.config(), engine.program_options().plan);
+  if (inputs.size() == 1) {
+    const auto& [suffix, images, size] = inputs.front();
+    return {images, size.height, size.width, 3};
+  }
   int64_t elements = 0;
-  for (const auto& [height, side] : sizes) elements += int64_t{3} * height * side;
+  for (const ImageInput& images : inputs) elements += images.elements();
   return {elements};
 }
 

@@ -8,7 +8,7 @@
 
 #include "bindings/bindings.hpp"
 #include "checkpoint/weights.hpp"
-#include "models/models.hpp"
+#include "models/inputs.hpp"
 
 namespace py = pybind11;
 

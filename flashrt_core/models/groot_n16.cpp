@@ -3,11 +3,10 @@
 
 // GR00T N1.6: SigLIP 2, Qwen3, and a diffusion transformer that looks at text, at itself, at
 // images, at itself, ... (NVIDIA 2025, arXiv 2503.14734, and the source of its version 1.6).
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "models/models.hpp"
+#include "models/inputs.hpp"
 
 namespace flashrt {
 namespace {
@@ -22,7 +21,6 @@ struct Groot {
   const ModelConfig& c;
   const PlanOptions& o;
   ObservationLayout layout = observation_layout(c, o);
-  std::vector<ImageSize> sizes = image_sizes(c, o);
 
   int64_t width() const { return c.dit.width(); }
   std::string of_view(size_t view) const { return std::to_string(view) + "."; }
@@ -282,17 +280,14 @@ Plan build_groot_n16(const ModelConfig& c, const PlanOptions& o) {
   const Value actions = b.state("actions", {o.horizon, c.action_dim});  // starts as noise
   const KvCache cache = kv_cache(b, c.language, int64_t{g.layout.rows} + o.prompt_capacity);
 
-  const bool is_one_size = std::ranges::count(g.sizes, g.sizes.front()) == o.cameras;
   const int64_t positions = int64_t{c.vision.position_grid} * c.vision.position_grid;
   const DType type = o.float_images ? DType::kF32 : DType::kU8;
   std::vector<Value> images, position_weights;
-  for (int tower = 0; tower < (is_one_size ? 1 : o.cameras); ++tower) {
-    const std::string at = is_one_size ? "" : text(".", tower);
-    const auto [height, width] = g.sizes[tower];
-    const int64_t count = is_one_size ? o.cameras : 1;
-    const int64_t patches = count * (height / c.vision.patch) * (width / c.vision.patch);
-    images.push_back(b.input("images" + at, {count, height, width, 3}, type));
-    position_weights.push_back(b.input("position_weights" + at, {patches, positions}, DType::kF32));
+  for (const auto& [suffix, count, size] : image_inputs(c, o)) {
+    const int64_t patches = int64_t{size.height / c.vision.patch} * (size.width / c.vision.patch);
+    images.push_back(b.input("images" + suffix, {count, size.height, size.width, 3}, type));
+    position_weights.push_back(
+        b.input("position_weights" + suffix, {count * patches, positions}, DType::kF32));
   }
 
   const Loaded loaded = load_stage(g, times, position_weights);

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// What models are given beside pictures, state and noise: times, tokens, and what follows from
-// sizes.
+#include "models/inputs.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-
-#include "models/models.hpp"
 
 namespace flashrt {
 namespace {
@@ -42,14 +40,24 @@ std::vector<double> resize_weights(int n, int m) {
   return weights;
 }
 
+// Per camera.
+std::vector<ImageSize> image_sizes(const ModelConfig& c, const PlanOptions& o) {
+  if (o.image_sizes.empty())
+    return std::vector<ImageSize>(o.cameras, {c.vision.image_size, c.vision.image_size});
+  FLASHRT_CHECK(static_cast<int>(o.image_sizes.size()) == o.cameras,
+                "image sizes: ", o.image_sizes.size(), ", expected one per camera, ", o.cameras);
+  return o.image_sizes;
+}
+
 // [N*T, side^2] of images of one size, their tokens in squares of 2 x 2 patches.
-std::vector<float> position_weights(const VisionConfig& c, const ImageSize& size, int images) {
+std::vector<float> position_weights(const VisionConfig& c, const ImageInput& input) {
   constexpr int kSquare = 2;
-  const int side = c.position_grid, down = size.height / c.patch, across = size.width / c.patch;
+  const int side = c.position_grid;
+  const int down = input.size.height / c.patch, across = input.size.width / c.patch;
   const std::vector<double> vertical = resize_weights(side, down);
   const std::vector<double> horizontal = resize_weights(side, across);
   std::vector<float> weights;
-  for (int token = 0; token < images * down * across; ++token) {
+  for (int token = 0; token < input.images * down * across; ++token) {
     const int inside = token % (kSquare * kSquare);
     const int square = token % (down * across) / (kSquare * kSquare);
     const int row = square / (across / kSquare) * kSquare + inside / kSquare;
@@ -96,12 +104,14 @@ PromptInputs conversation(const ModelConfig& c, const PlanOptions& o,
 
 }  // namespace
 
-std::vector<ImageSize> image_sizes(const ModelConfig& c, const PlanOptions& o) {
-  if (o.image_sizes.empty())
-    return std::vector<ImageSize>(o.cameras, {c.vision.image_size, c.vision.image_size});
-  FLASHRT_CHECK(static_cast<int>(o.image_sizes.size()) == o.cameras,
-                "image sizes: ", o.image_sizes.size(), ", expected one per camera, ", o.cameras);
-  return o.image_sizes;
+std::vector<ImageInput> image_inputs(const ModelConfig& c, const PlanOptions& o) {
+  const std::vector<ImageSize> sizes = image_sizes(c, o);
+  if (std::ranges::count(sizes, sizes.front()) == o.cameras)
+    return {{.suffix = "", .images = o.cameras, .size = sizes.front()}};
+  std::vector<ImageInput> inputs;
+  for (const ImageSize& size : sizes)
+    inputs.push_back({.suffix = text(".", inputs.size()), .images = 1, .size = size});
+  return inputs;
 }
 
 ObservationLayout observation_layout(const ModelConfig& c, const PlanOptions& o) {
@@ -160,12 +170,9 @@ std::vector<InputData> load_inputs(const ModelConfig& c, const PlanOptions& o,
   std::vector<int32_t> rows(o.horizon);
   std::iota(rows.begin(), rows.end(), 0);
   inputs.push_back(input<int32_t>("action_rows", rows));
-  const std::vector<ImageSize> sizes = image_sizes(c, o);
-  const bool is_one_size = std::ranges::count(sizes, sizes.front()) == o.cameras;
-  for (int tower = 0; tower < (is_one_size ? 1 : o.cameras); ++tower) {
-    const std::string name = is_one_size ? "position_weights" : text("position_weights.", tower);
-    const int images = is_one_size ? o.cameras : 1;
-    inputs.push_back(input<float>(name, position_weights(c.vision, sizes[tower], images)));
+  for (const ImageInput& images : image_inputs(c, o)) {
+    inputs.push_back(
+        input<float>("position_weights" + images.suffix, position_weights(c.vision, images)));
   }
   return inputs;
 }

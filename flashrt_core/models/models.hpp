@@ -5,7 +5,6 @@
 // order, outputs.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -44,46 +43,6 @@ Plan build_pi0(const ModelConfig& config, const PlanOptions& options);
 Plan build_groot_n16(const ModelConfig& config, const PlanOptions& options);
 // The one that the configuration names.
 Plan build_plan(const ModelConfig& config, const PlanOptions& options);
-
-// ---- what a model is given (inputs.cpp)
-
-// One input of a plan, as its bytes.
-struct InputData {
-  std::string name;
-  std::vector<std::byte> data;
-};
-
-// The times of the denoise steps, where nobody says otherwise.
-std::vector<float> default_times(const ModelConfig& config, int steps);
-// All that a plan reads at load.
-std::vector<InputData> load_inputs(const ModelConfig& config, const PlanOptions& options,
-                                   std::span<const float> times);
-
-// All that a plan reads once per prompt.
-struct PromptInputs {
-  int length = 0;  // rows of the prompt, by which dynamic extents grow
-  std::vector<InputData> inputs;
-};
-// tokens: of Pi the prompt; of GR00T the whole conversation, with as many image tokens as each
-// image has rows. Error where they do not fit the plan.
-PromptInputs prompt_inputs(const ModelConfig& config, const PlanOptions& options,
-                           std::span<const int32_t> tokens);
-
-// Per camera.
-std::vector<ImageSize> image_sizes(const ModelConfig& config, const PlanOptions& options);
-
-// Where the rows of one observation of GR00T lie: for each camera its image, then the tokens up to
-// the next one. The prompt is in front of them and is no part of them.
-struct ObservationLayout {
-  struct View {
-    int image_begin = 0, image_rows = 0;
-    int markup_begin = 0, markup_rows = 0;
-  };
-  std::vector<View> views;
-  int rows = 0;         // of all
-  int markup_rows = 0;  // of these, tokens
-};
-ObservationLayout observation_layout(const ModelConfig& config, const PlanOptions& options);
 
 // ---- shared blocks
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "checkpoint/weights.hpp"
+#include "models/inputs.hpp"
 #include "plan/memory.hpp"
 #include "quant/plan_digest.hpp"
 #include "quant/precision.hpp"
@@ -210,27 +211,25 @@ void Engine::write_images(const ModelInput& input) {
   FLASHRT_CHECK(input.frames.empty(),
                 "frames were given, but this engine takes images that are resized already; compile "
                 "it with max_image_bytes");
-  const std::vector<ImageSize> sizes = image_sizes(model_->config, o);
+  const std::vector<ImageInput> inputs = image_inputs(model_->config, o);
   const auto bytes =
       o.float_images ? std::as_bytes(input.float_images) : std::as_bytes(input.images);
   const size_t element = o.float_images ? sizeof(float) : 1;
-  const auto bytes_of = [&](const ImageSize& size) {
-    return element * 3 * static_cast<size_t>(size.height) * static_cast<size_t>(size.width);
-  };
   size_t expected = 0;
-  for (const ImageSize& size : sizes) expected += bytes_of(size);
-  const bool is_one_size = std::ranges::count(sizes, sizes.front()) == o.cameras;
-  FLASHRT_CHECK(bytes.size() == expected, "images: ", bytes.size() / element,
-                o.float_images ? " floats" : " bytes", " were given, this engine takes ", o.cameras,
-                " cameras x ",
-                is_one_size ? text(sizes.front().height, " x ", sizes.front().width, " x 3 ")
-                            : text("their sizes x 3, ", expected / element, " "),
-                o.float_images ? "floats" : "bytes");
-  if (is_one_size) return program_->write("images", bytes);
+  std::string sizes;
+  for (const ImageInput& images : inputs) {
+    expected += static_cast<size_t>(images.elements());
+    sizes += text(sizes.empty() ? "" : ", ", images.images, " cameras x ", images.size.height,
+                  " x ", images.size.width, " x 3");
+  }
+  const std::string_view unit = o.float_images ? " floats" : " bytes";
+  FLASHRT_CHECK(bytes.size() == expected * element, "images: ", bytes.size() / element, unit,
+                " were given, this engine takes ", sizes, unit);
   size_t begin = 0;
-  for (size_t camera = 0; camera < sizes.size(); ++camera) {
-    program_->write(text("images.", camera), bytes.subspan(begin, bytes_of(sizes[camera])));
-    begin += bytes_of(sizes[camera]);
+  for (const ImageInput& images : inputs) {
+    const size_t count = static_cast<size_t>(images.elements()) * element;
+    program_->write("images" + images.suffix, bytes.subspan(begin, count));
+    begin += count;
   }
 }
 

@@ -17,7 +17,7 @@
 
 #include "compile_cpu.hpp"
 #include "expect_error.hpp"
-#include "models/models.hpp"
+#include "models/inputs.hpp"
 #include "quant/precision.hpp"
 #include "quant/recipe.hpp"
 #include "reference.hpp"

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "expect_error.hpp"
-#include "models/models.hpp"
+#include "models/inputs.hpp"
 #include "plan/print.hpp"
 #include "quant/precision.hpp"
 #include "tiny_models.hpp"
