@@ -13,6 +13,7 @@
 #include "expect_error.hpp"
 #include "models/inputs.hpp"
 #include "plan/print.hpp"
+#include "quant/plan_digest.hpp"
 #include "quant/precision.hpp"
 #include "tiny_models.hpp"
 
@@ -79,6 +80,20 @@ TEST(Models, GrootN16TakesImagesOfSeveralSizes) {
   EXPECT_EQ(layout.views[1].image_begin, 4);
   EXPECT_EQ(layout.views[1].markup_begin, 7);
   EXPECT_EQ(layout.markup_rows, 6);
+}
+
+// So a calibration or a packed file fits any number of cameras, although their number decides how
+// many calls read the last weights of the connector and those of the keys and values of text.
+TEST(Models, GrootN16HasOneDigestForAnyNumberOfCameras) {
+  const auto digest = [](int cameras, int blocks) {
+    ModelConfig config = tiny_groot();
+    config.dit.layers = blocks;
+    PlanOptions options = kOptions;
+    options.cameras = cameras;
+    return plan_digest(build_plan(config, options));
+  };
+  EXPECT_EQ(digest(1, 4), digest(3, 4));
+  EXPECT_NE(digest(1, 4), digest(1, 5));
 }
 
 TEST(Models, GrootN16RefusesWhatItDoesNotDo) {

@@ -214,3 +214,34 @@ def test_packed_weights_fit_any_number_of_cameras_but_one_embodiment(tmp_path):
     np.testing.assert_array_equal(engine(recipe='bf16', packed=file).infer(*given), expected)
     with pytest.raises(Error, match=r'was packed from weights \w+ slot 0, embodiment slot 1 is asked for'):
         core.Engine(str(GOLDEN), cameras=1, prompt_capacity=24, recipe='bf16', packed=file, embodiment_slot=1)
+
+
+@pytest.mark.parametrize(
+    ('options', 'message'),
+    [
+        ({'guided': True}, 'groot_n16 does not continue chunks'),
+        ({'max_image_bytes': 100}, 'groot_n16 takes images that are resized already'),
+        ({'image_sizes': [(56, 56)]}, 'image sizes: 1, expected one per camera, 2'),
+        (
+            {'image_sizes': [(56, 56), (56, 50)]},
+            'image of camera 1: 56 x 50 pixels, expected multiples of 28',
+        ),
+        ({'horizon': 33}, 'horizon: 33, the table of action positions has 32'),
+    ],
+)
+def test_programs_that_there_are_not_are_refused(options, message):
+    with pytest.raises(Error, match=message):
+        engine(**options)
+
+
+def test_pictures_of_other_sizes_are_refused():
+    images, *rest = inputs()
+    with pytest.raises(
+        Error, match='images: 14112 bytes were given, this engine takes 2 cameras x 56 x 56 x 3'
+    ):
+        engine().infer(np.ascontiguousarray(images[:, :42]), *rest)
+    tokens, *others = rest
+    fewer = np.delete(tokens, np.flatnonzero(tokens == 301)[-3:])  # 28 x 28 pixels make one row
+    sized = engine(image_sizes=[(56, 56), (28, 28)])
+    with pytest.raises(Error, match='takes 1 cameras x 56 x 56 x 3, 1 cameras x 28 x 28 x 3 bytes'):
+        sized.infer(images, fewer, *others)
