@@ -217,6 +217,10 @@ class ChunkPlayer:
         with self._lock:
             return Mark(self._run, self._now)
 
+    def is_current(self, mark: Mark) -> bool:
+        """Whether a chunk of an observation at `mark` belongs to what is played now."""
+        return mark.run == self._run
+
     def prefix(self, mark: Mark) -> ActionPrefix | None:
         """What the chunk of an observation at `mark` has to continue; None without mode rtc or rows in play.
 

@@ -3,6 +3,7 @@
 """What is sent at each control tick: the only way from a chunk to a command, live and in offline replay."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from flashrt_ros.outputs import OutputMap
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.stop_latch import StopLatch
 
+_MISSED_TICKS = 2  # control periods; until then a trajectory is no farther than the rate limit allows
 _MAX_HARD_REFUSALS = 5  # in a row: the policy is slower than it can be conditioned on
 
 
@@ -44,6 +46,19 @@ class Inputs:
     has_stop_publisher: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class _Ahead:
+    """The rows that were handed out last."""
+
+    rows: NDArray[np.float64]  # [rows, joints]
+    due_s: NDArray[np.float64]  # [rows], from begun_s
+    begun_s: float  # on the clock of the ticks
+
+    def at(self, passed_s: float) -> NDArray[np.float64]:
+        """[joints] where a controller is that follows them; at rest at the last."""
+        return np.array([np.interp(passed_s, self.due_s, column) for column in self.rows.T])
+
+
 class Motion:
     """Holds every rule between a chunk and the robot; each is one object, and this is their order.
 
@@ -57,16 +72,25 @@ class Motion:
         spec: PolicySpec,
         latch: StopLatch,
         report: Report,
+        clock: Callable[[], float],  # s, of what paces the control ticks
     ) -> None:
-        is_velocity = OutputMap(parameters).is_velocity
+        outputs = OutputMap(parameters)
+        is_velocity = outputs.is_velocity
         self.player = ChunkPlayer(player_settings(parameters, spec.horizon, spec.max_hard_delay))
         self.gate = FirstCommandGate(limits.names, _gaps(parameters), parameters.first_command, is_velocity)
         is_gripper = np.isin(parameters.joint_names, parameters.gripper_names)
         self.limits = CommandLimits(limits, is_velocity, parameters.max_clamped_rows, is_gripper)
         self.latch = latch
         self._is_velocity = is_velocity
+        self._is_trajectory = outputs.is_trajectory
+        self._is_handed_out = outputs.is_handed_out
+        self._clock = clock
         self._row_period_s = parameters.row_period_s
         self._control_period_s = 1 / parameters.control_rate_hz
+        self._longest_pause_s = max(
+            _MISSED_TICKS * self._control_period_s,
+            min(parameters.camera_max_age_s, parameters.joint_max_age_s),
+        )
         self._starvation_limit_s = parameters.starvation_limit_s
         self._max_bad_chunks = parameters.max_bad_chunks
         self._drops_at_prompt = parameters.prompt_change == 'drop'
@@ -81,6 +105,9 @@ class Motion:
         self.anchor: NDArray[np.float64] | None = (
             None  # [joints], what the steps of the last command count from
         )
+        self._ahead: _Ahead | None = None  # None: no more than the row sent last
+        self._ticked_s: float | None = None  # the last tick of this run
+        self._is_silent = False  # the reaction was sent, and left the robot to its controller
         self._idle_ticks = 0  # since a row of a chunk was sent
         self._bad_chunks = 0  # in a row
         self._prompt_id = 0  # of the chunk in play
@@ -121,12 +148,20 @@ class Motion:
         with self._lock:
             if not self.is_running:
                 return None
-            command = self._override()
+            self._follow_trajectories()
+            command = None if self._is_silent else self._override()
             self.player.stop()
             self._forget_run()
             self.stopped_because, self.is_stopped_by_fault = because, is_fault
             self._count(stops=1)
             return command
+
+    def refuse(self, why: str) -> Command | None:
+        """The command of this tick did not leave the node: ends the run with an override of those before."""
+        with self._lock:
+            if self.is_running:
+                self._sent, self._ahead = self.anchor, None
+            return self.stop(why, is_fault=True)
 
     def press_stop(self, is_pressed: bool, now_s: float) -> Command | None:
         """A message of the stop topic: `true` ends the run and latches, `false` alone changes nothing."""
@@ -139,6 +174,7 @@ class Motion:
     def _forget_run(self) -> None:
         self._sent, self._idle_ticks, self._bad_chunks, self._prompt_id = None, 0, 0, 0
         self._must_stop = self.refusal = ''
+        self._ahead, self._ticked_s, self._is_silent = None, None, False
 
     # From the worker
 
@@ -158,7 +194,7 @@ class Motion:
             try:
                 self.limits.check_chunk(chunk.actions, self._row_period_s)
             except ChunkRefused as refused:
-                self._note_refused(chunk, refused)
+                self._note_refused(chunk, mark, refused)
                 return False
             self._bad_chunks = 0
             is_accepted = self.player.accept(chunk, mark)
@@ -178,10 +214,10 @@ class Motion:
             if self._drops_at_prompt:
                 self._interrupt('a new prompt')
 
-    def _note_refused(self, chunk: Chunk, refused: ChunkRefused) -> None:
+    def _note_refused(self, chunk: Chunk, mark: Mark, refused: ChunkRefused) -> None:
         self._count(chunks_refused=1)
         self._report('motion', refused.reason, f'chunk {chunk.chunk_id} is refused: {refused}')
-        if not self.is_running:
+        if not self.is_running or not self.player.is_current(mark):  # it would not have been played
             return
         self._bad_chunks += 1
         self._interrupt('a refused chunk')
@@ -209,12 +245,29 @@ class Motion:
             if self._must_stop:
                 self._report('motion', 'stopped', self._must_stop)
                 return self.stop(self._must_stop, is_fault=True)
+            self._follow_trajectories()
+            if self._was_paused():
+                self._interrupt('a pause of the node')
             if inputs.lost or inputs.measured is None:  # another fault may hide why
                 self._interrupt('a lost input')
             wanted = self.player.peek()
             if wanted is None or not self._passes_gate(wanted, inputs.measured):
                 return self._idle()
             return self._limited(wanted, inputs.measured)
+
+    def _was_paused(self) -> bool:
+        """Whether for so long that an input could be lost nobody has looked."""
+        before_s, self._ticked_s = self._ticked_s, self._clock()
+        return before_s is not None and self._ticked_s - before_s > self._longest_pause_s
+
+    def _follow_trajectories(self) -> None:
+        """After missed ticks: a trajectory goes on in its controller, so commands continue from there."""
+        ahead = self._ahead
+        if ahead is None:
+            return
+        passed_s = self._clock() - ahead.begun_s
+        if passed_s > _MISSED_TICKS * self._control_period_s:
+            self._sent = np.where(self._is_trajectory, ahead.at(passed_s), self._sent)
 
     def _passes_gate(self, wanted: Command, measured: NDArray[np.float64] | None) -> bool:
         if self.gate.is_armed:
@@ -234,6 +287,9 @@ class Motion:
             return self.stop(f'command refused: {refused}', is_fault=True)
         self.player.advance()
         self.anchor, self._sent, self._idle_ticks = self._sent, limited.rows[0], 0
+        ahead = self._is_handed_out(wanted.due_s)
+        self._ahead = _Ahead(limited.rows[ahead], wanted.due_s[ahead], self._clock())
+        self._is_silent = False
         self._count(commands=1, position_clamps=limited.position_clamps, step_clamps=limited.step_clamps)
         return replace(wanted, rows=limited.rows)
 
@@ -250,8 +306,9 @@ class Motion:
             why += f' ({self.refusal})' if self.refusal else ''
             self._report('motion', 'starved', f'{why}; call ~/start')
             return self.stop(why)
-        if self._is_silent_when_idle and self._idle_ticks > 1:
+        if self._is_silent:
             return None
+        self._is_silent = self._is_silent_when_idle
         return self._override()
 
     def _override(self) -> Command | None:
@@ -259,7 +316,7 @@ class Motion:
         if self._sent is None:
             return None
         self._count(commands=1)
-        self.anchor = self._sent
+        self.anchor, self._ahead = self._sent, None
         row = np.where(self._is_velocity, 0.0, self._sent)
         return Command(row[np.newaxis], np.array([self._control_period_s]), chunk_id=0, prompt_id=0)
 

@@ -38,13 +38,20 @@ class OutputMap:
             for output in parameters.outputs
         }
         self.is_velocity = np.zeros(len(parameters.joint_names), bool)  # [joints]
+        self.is_trajectory = self.is_velocity.copy()  # [joints], rows are handed out ahead of time
         for output, columns in self._columns.items():
             self.is_velocity[columns] = output.quantity == 'velocity'
+            self.is_trajectory[columns] = output.type == 'joint_trajectory'
+
+    def is_handed_out(self, due_s: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """[rows] which rows a trajectory holds."""
+        ahead = due_s <= self._max_horizon_s + _TIME_ROUNDING_S
+        ahead[0] = True
+        return ahead
 
     def split(self, command: Command) -> list[OutputCommand]:
         """One command per output; the first row is always sent, the others up to output.max_horizon_s."""
-        ahead = command.due_s <= self._max_horizon_s + _TIME_ROUNDING_S
-        ahead[0] = True
+        ahead = self.is_handed_out(command.due_s)
         return [
             self._part(output, columns, command.rows[ahead][:, columns], command.due_s[ahead])
             for output, columns in self._columns.items()

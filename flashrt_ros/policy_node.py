@@ -117,7 +117,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
             self._log_warnings(compare_ranges(parameters, limits, policy.action_range()))
             observations = ObservationBuffer(parameters, self._warn)
             self._latch.configure(parameters.estop_required, parameters.estop_timeout_s)
-            motion = Motion(parameters, limits, policy.spec, self._latch, self._warn)
+            motion = Motion(parameters, limits, policy.spec, self._latch, self._warn, self._pace_s)
             # A latched prompt arrives as soon as the topics exist: the worker is there before.
             worker = InferenceWorker(
                 policy, observations, GripperMap(parameters), self._seams(motion), parameters, prompt_id
@@ -161,6 +161,11 @@ class PolicyNode(LifecycleNodeMixin, Node):
         # A step of the system clock must not delay a command; simulated time paces it, as fast as it runs.
         clock = self.get_clock() if self.get_clock().ros_time_is_active else self._steady
         return self.create_timer(period_s, self._on_control_tick, MutuallyExclusiveCallbackGroup(), clock)
+
+    def _pace_s(self) -> float:
+        """On the clock of the control timer."""
+        now = self._now()
+        return now.ros_ns / 1e9 if self.get_clock().ros_time_is_active else now.steady_s
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         parts = self._parts
@@ -278,7 +283,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
             why = f'command refused before publishing: {refused}'
             self.get_logger().error(why)
             # What was sent before is overridden; the override of a refused override is none.
-            self._send(parts, parts.motion.stop(why, is_fault=True))
+            self._send(parts, parts.motion.refuse(why))
             return
         parts.latency.note_command(command.chunk_id, self._now())
 
@@ -290,8 +295,11 @@ class PolicyNode(LifecycleNodeMixin, Node):
     def _on_estop(self, is_pressed: bool) -> None:
         """In every state and whatever inference does: the override leaves at once."""
         with self._commanding:
+            now_s = self._now().steady_s
             if parts := self._parts:
-                self._send(parts, parts.motion.press_stop(is_pressed, self._now().steady_s))
+                self._send(parts, parts.motion.press_stop(is_pressed, now_s))
+            else:  # a latched stop comes while configure is not at its end
+                self._latch.message(is_pressed, now_s)
 
     # Services, prompt, clock
 

@@ -29,7 +29,6 @@ from flashrt_ros.latency import Percentiles
 from flashrt_ros.load import LoadPolicy, load_policy, prepare
 from flashrt_ros.motion import Inputs, Motion
 from flashrt_ros.observations import NotReady, Observed
-from flashrt_ros.observations import Report as OnReport
 from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.replay_setup import OnProgress, Warnings, checked_parameters, progress_bar
@@ -106,10 +105,28 @@ class OfflineReplay:
         self._inputs = BagInputs(parameters, once_per_reason(warn), self._begin_afresh)
         self._grippers = GripperMap(parameters)
         is_played = parameters.representation != 'end_effector'  # else it is computed and not played
-        self._motion = _motion(parameters, policy, once_per_reason(warn)) if is_played else None
+        self._motion = self._make_motion(parameters, policy) if is_played else None
         self._running: _Running | None = None
         self._next_tick_ns = 0
         self._run = OfflineRun()
+
+    def _make_motion(self, parameters: Parameters, policy: Policy) -> Motion:
+        if parameters.joint_limits == 'robot_description':
+            raise ParameterFaults(
+                'offline replay',
+                [
+                    'joints.limits is robot_description, which nobody publishes here; give joints.lower, '
+                    'joints.upper and joints.max_velocity'
+                ],
+            )
+        return Motion(
+            parameters,
+            limits_of(parameters),
+            policy.spec,
+            StopLatch(),  # nobody presses the stop of a recording
+            once_per_reason(self._warn),
+            lambda: self._next_tick_ns / 1e9,
+        )
 
     def run(self, bag: Bag, progress: OnProgress = lambda _: None) -> OfflineRun:
         self._policy.reset()
@@ -220,19 +237,6 @@ class OfflineReplay:
 
     def _measure(self, stage: str, milliseconds: float) -> None:
         self._run.measured_ms.setdefault(stage, []).append(milliseconds)
-
-
-def _motion(parameters: Parameters, policy: Policy, report: OnReport) -> Motion:
-    if parameters.joint_limits == 'robot_description':
-        raise ParameterFaults(
-            'offline replay',
-            [
-                'joints.limits is robot_description, which nobody publishes here; give joints.lower, '
-                'joints.upper and joints.max_velocity'
-            ],
-        )
-    # Nobody presses the stop of a recording.
-    return Motion(parameters, limits_of(parameters), policy.spec, StopLatch(), report)
 
 
 def replay_offline(

@@ -35,6 +35,7 @@ class Rig:
             FakePolicy(settings).spec,
             latch,
             lambda *report: self.reports.append(report[-1]),
+            lambda: self.now_s,
         )
         self.now_s, self.measured, self.chunks = 0.0, REST, 0
         self.has_publisher = False
@@ -320,6 +321,89 @@ def test_stop_publishing_overrides_once_and_is_silent_then():
     assert it.motion.is_running
     it.give(np.tile(it.measured, (10, 1)))
     assert it.tick().chunk_id == 2
+
+
+def test_stop_publishing_stays_silent_to_the_end_of_the_run():
+    it = Rig(safety__reaction='stop_publishing', actions__starvation_limit_s=0.2).start(chunk('ok'))
+    it.play(10)
+    assert it.tick() is not None
+    assert it.play(10) == [None] * 10
+    assert not it.motion.is_running  # and whoever moved the robot meanwhile was not overridden
+
+
+def test_stop_publishing_overrides_once_where_no_starvation_is_allowed():
+    it = Rig(safety__reaction='stop_publishing', actions__starvation_limit_s=0.0).start(chunk('ok'))
+    it.play(10)
+    assert is_hold(it.tick(), chunk('ok')[-1])
+    assert not it.motion.is_running
+
+
+def test_command_that_was_refused_before_publishing_is_not_what_the_override_holds():
+    it = Rig().start(chunk('ok'))
+    sent = it.tick().rows[0]
+    it.tick()  # which does not leave the node
+    assert is_hold(it.motion.refuse('joint_1 is 5'), sent)
+    assert it.motion.is_stopped_by_fault
+    assert it.motion.refuse('again') is None
+
+
+@pytest.mark.parametrize('name', ['nan_in_row_4', 'beyond_limits'])
+def test_refused_chunk_of_an_ended_run_does_not_stop_the_next_one(name: str):
+    it = Rig(safety__max_bad_chunks=1, safety__max_clamped_rows=2).start(chunk('ok'))
+    mark = it.motion.mark()
+    it.motion.stop()
+    it.start(chunk('ok'))
+    assert not it.give(chunk(name), mark=mark)
+    assert it.tick().chunk_id == 2
+
+
+# Control ticks that do not come
+
+
+FAST = [0.07, 0, 0, 0, 0, 0, 0]  # rad per row, of 0.075 that are allowed
+
+
+def test_hold_after_missed_ticks_is_where_the_trajectory_is():
+    it = Rig(output__max_horizon_s=0.3)
+    ramp = REST + np.outer(np.arange(10), FAST)
+    it.start(ramp).tick()
+    it.now_s += 3.5 * PERIOD_S  # row 0 was due after one of them
+    np.testing.assert_allclose(it.press().rows, [REST + 2.5 * np.array(FAST)])
+    it = Rig(output__max_horizon_s=0.3).start(ramp)
+    it.tick()
+    it.now_s += 60
+    np.testing.assert_allclose(it.press().rows, [ramp[5]])  # the last row that was handed out, 0.3 s
+
+
+def test_missed_ticks_do_not_send_the_robot_back_faster_than_its_limit():
+    it = Rig(output__max_horizon_s=0.5, joints__max_age_s=0.25).start(REST + np.outer(np.arange(10), FAST))
+    it.tick()
+    it.now_s += 3 * PERIOD_S
+    reached = REST + 3 * np.array(FAST)  # when the next tick comes
+    command = it.tick()
+    assert command.chunk_id == 1
+    assert np.abs(command.rows[0] - reached).max() <= 1.5 * PERIOD_S + 1e-12
+
+
+def test_hold_after_missed_ticks_of_rows_that_were_not_handed_out_is_the_row_sent_last():
+    values = {'outputs__arm__type': 'float64_multi_array', 'outputs__arm__topic': 'arm/commands'}
+    it = Rig(**values).start(REST + np.outer(np.arange(10), FAST))
+    sent = it.tick().rows[0]
+    it.now_s += 1
+    assert is_hold(it.press(), sent)
+
+
+def test_chunk_of_before_a_pause_is_not_played_and_the_gate_is_armed():
+    it = Rig(output__max_horizon_s=0.05).start(chunk('ok'))
+    sent = it.play(3)[-1].rows[0]
+    mark = it.motion.mark()
+    it.now_s += 10  # the process was frozen; its inputs are fresh again before the first tick
+    assert is_hold(it.tick(), sent)
+    assert it.motion.is_running
+    assert not it.give(chunk('ok'), mark=mark)
+    it.give(np.tile(sent + 0.5, (10, 1)))
+    assert is_hold(it.tick(), sent)
+    assert 'a pause of the node' in it.motion.refusal
 
 
 def test_profile_of_the_cases_is_that_of_these_tests():

@@ -48,11 +48,15 @@ class AnyOrder(RuleBasedStateMachine):
         self.is_velocity = OutputMap(chosen).is_velocity
         self.latch = StopLatch()
         self.latch.configure(chosen.estop_required, chosen.estop_timeout_s)
-        self.motion = Motion(chosen, LIMITS, FakePolicy(chosen).spec, self.latch, lambda *_: None)
+        self.horizon_s = chosen.output_max_horizon_s
+        self.motion = Motion(
+            chosen, LIMITS, FakePolicy(chosen).spec, self.latch, lambda *_: None, lambda: self.now_s
+        )
         self.is_required = is_required
         self.now_s, self.measured, self.chunks, self.prompt_id = 0.0, AT_REST.copy(), 0, 1
         self.marks = [self.motion.mark()]
         self.sent: np.ndarray | None = None  # the row published last
+        self.last: tuple[Command, float] | None = None  # the command published last, and when
 
     # What comes in
 
@@ -180,6 +184,25 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.latch.is_latched
         assert not self.motion.is_running
 
+    @rule(periods=st.floats(0, 30))
+    def miss_ticks(self, periods: float):
+        """A stalled computer, while the controllers go on."""
+        self.now_s += periods * self.period_s
+
+    def _reached(self) -> np.ndarray | None:
+        """The row published last; after missed ticks that of the trajectory, which went on."""
+        if self.last is None or self.now_s - self.last[1] <= 2 * self.period_s:
+            return self.sent
+        command, begun_s = self.last
+        points = [
+            (due_s, row)
+            for i, (due_s, row) in enumerate(zip(command.due_s, command.rows, strict=True))
+            if i == 0 or due_s <= self.horizon_s + 1e-9
+        ]
+        due_s, rows = (np.array(part) for part in zip(*points, strict=True))
+        reached = [np.interp(self.now_s - begun_s, due_s, column) for column in rows.T]
+        return np.where(self.is_velocity.any(), self.sent, reached)  # the gripper of those has no trajectory
+
     def _tick(self, inputs: Inputs):
         self.now_s += self.period_s
         was_armed, was_running = self.motion.gate.is_armed, self.motion.is_running
@@ -189,15 +212,14 @@ class AnyOrder(RuleBasedStateMachine):
             return
         if command.chunk_id == 0:
             if was_armed and not self.motion.gate.is_armed:  # it passed, and was refused after that
-                self.sent = inputs.measured
+                self.sent, self.last = inputs.measured, None
             self._is_override(command, True)
             return
         assert not self.latch.is_latched
         assert not inputs.lost
         assert inputs.measured is not None
-        begin = inputs.measured if was_armed else self.sent
-        self._obeys(command, begin)
-        self.sent = command.rows[0]
+        self._obeys(command, inputs.measured if was_armed else self._reached())
+        self.sent, self.last = command.rows[0], (command, self.now_s)
 
     def _follow(self, lag: float):
         if self.sent is not None and self.motion.is_running:
@@ -220,6 +242,7 @@ class AnyOrder(RuleBasedStateMachine):
             return
         assert was_running
         assert command.chunk_id == 0
+        self.sent, self.last = self._reached(), None
         row = np.where(self.is_velocity, 0.0, self.sent)
         np.testing.assert_array_equal(command.rows, row[np.newaxis])
 
@@ -241,7 +264,10 @@ class AnyOrderOfVelocities(AnyOrder):
 @pytest.mark.filterwarnings('ignore:overflow', 'ignore:invalid value')
 def test_finite_rows_whose_difference_is_not_finite_stop_the_robot(mode: str, rate_hz: float):
     chosen = parameters(control_rate_hz=rate_hz, chunk__mode=mode)
-    motion = Motion(chosen, LIMITS, FakePolicy(chosen).spec, StopLatch(), lambda *_: None)
+    motion = Motion(
+        chosen, LIMITS, FakePolicy(chosen).spec, StopLatch(), lambda *_: None, lambda: tick / rate_hz
+    )
+    tick = 0
     motion.start()
     rows = np.tile(AT_REST, (HORIZON, 1))
     rows[1:, 0] = 1.7e308 * (-1.0) ** np.arange(HORIZON - 1)

@@ -3,6 +3,7 @@
 """The node commanding over real DDS: stops, first commands, refused chunks, limits (R-38, R-42 to R-44)."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from std_msgs.msg import Bool, String
 from trajectory_msgs.msg import JointTrajectory
 
 from flashrt_ros.command_limits import ChunkRefused
+from flashrt_ros.topics import CommandPublisher
 
 TRAJECTORY = 'arm_controller/joint_trajectory'
 
@@ -101,6 +103,40 @@ def test_stop_that_was_pressed_survives_another_configuration(ros: Spinner):
         assert bench.change(transition)
     assert not bench.service('start').success
     bench.status('the stop was pressed')
+
+
+def test_latched_stop_is_heard_while_configure_is_not_at_its_end(ros: Spinner):
+    heard: list[bool] = []
+
+    def publish_commands(*arguments):
+        eventually(lambda: bench.node._latch.is_pressed, 'the stop')
+        heard.append(bench.node._parts is None)
+        return CommandPublisher(*arguments)
+
+    bench = Commanded(ros, publish_commands=publish_commands)
+    bench.press()
+    assert bench.change('configure'), bench.words
+    assert heard == [True]
+    assert bench.change('activate')
+    assert 'the stop was pressed' in bench.service('start').message
+
+
+def test_row_that_is_refused_before_publishing_leaves_the_node_nowhere(ros: Spinner):
+    bench = Commanded(ros)
+    bench.go()
+    limits = bench.node._parts.motion.limits
+    right = limits.limit
+
+    def wrong(*arguments):
+        limited = right(*arguments)
+        return replace(limited, rows=limited.rows + 5.0)
+
+    limits.limit = wrong
+    status = bench.status('command refused before publishing: message: joint_1 is')
+    assert status.level == DiagnosticStatus.ERROR
+    assert bench.still() == 0
+    assert max(max(point.positions) for command in bench.commands for point in command.points) <= 2.0
+    assert len(bench.commands[-1].points) == 1  # the rows before it are overridden
 
 
 def test_required_stop_topic_that_falls_silent_stops(ros: Spinner):
