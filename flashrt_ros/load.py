@@ -135,7 +135,6 @@ def _trial(policy: 'Policy', prompt_id: int, parameters: Parameters) -> list[str
         state=np.zeros(joints, np.float64),
         prompt_id=prompt_id,
         is_trial=True,
-        is_trial=True,
     )
     chunk = policy.infer(observation)
     shape = chunk.actions.shape
