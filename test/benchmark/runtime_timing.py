@@ -85,9 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--quick', action='store_true', help='fewer trials')
     parser.add_argument('--out', type=Path, default=Path('out/timing'), help='folder of journals and report')
-    parser.add_argument(
-        '--domain', type=int, default=own_domain(), help='ROS domain with nobody on it'
-    )
+    parser.add_argument('--domain', type=int, default=own_domain(), help='ROS domain with nobody on it')
     options = parser.parse_args(arguments)
     seclude(options.domain)
     with spinning_node('timing_lookout') as node:
