@@ -102,9 +102,8 @@ class Motion:
             position_clamps=np.zeros(joints, np.int64), step_clamps=np.zeros(joints, np.int64)
         )
         self._sent: NDArray[np.float64] | None = None  # [joints], the row sent last in this run
-        self.anchor: NDArray[np.float64] | None = (
-            None  # [joints], what the steps of the last command count from
-        )
+        # [joints], what the steps of the last command count from
+        self.anchor: NDArray[np.float64] | None = None
         self._ahead: _Ahead | None = None  # None: no more than the row sent last
         self._ticked_s: float | None = None  # the last tick of this run
         self._is_silent = False  # the reaction was sent, and left the robot to its controller
@@ -276,7 +275,8 @@ class Motion:
                 self._count(first_commands_refused=1)
                 self.player.drop_chunk()
                 return False
-            self._sent = measured  # steps count from where the robot is
+            if self._sent is None or self._is_silent:  # else a hold stands, and steps count from it
+                self._sent = measured
         return True
 
     def _limited(self, wanted: Command, measured: NDArray[np.float64] | None) -> Command | None:

@@ -327,6 +327,8 @@ class PolicyNode(LifecycleNodeMixin, Node):
         return _answer(response, True, 'not commanding')
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        if self._parts is None or self._state != 'active':
+            return _answer(response, True, f'the node is {self._state}: there is nothing to clear')
         self._restart()
         return _answer(response, True, 'chunk and random state are cleared')
 

@@ -412,3 +412,26 @@ def test_profile_of_the_cases_is_that_of_these_tests():
     assert list(limits.names) == profile['joint_order_of_the_model']
     assert set(limits.max_velocity[:6]) == {profile['max_velocity']['joint_1..joint_6']}
     assert limits.max_velocity[6] == profile['max_velocity']['gripper']
+
+
+def test_after_a_hold_steps_count_from_the_hold_and_not_from_a_robot_that_lags():
+    it = Rig().start(chunk('ok'))
+    held = it.play(3)[-1].rows[0]
+    it.tick(lost='camera wrist is 0.300 s old')
+    it.measured = held - 0.09  # within the gap
+    it.give(np.tile(held + 0.005, (10, 1)))
+    np.testing.assert_allclose(it.tick().rows[0], held + 0.005)
+
+
+def test_after_silence_steps_count_from_the_robot():
+    it = Rig(safety__reaction='stop_publishing').start(chunk('ok'))
+    held = it.play(3)[-1].rows[0]
+    it.play(1)
+    it.tick(lost='camera wrist is 0.300 s old')
+    assert it.tick(lost='camera wrist is 0.350 s old') is None
+    it.measured = held - np.array([0.09] * 6 + [0.01])
+    it.give(np.tile(held + 0.005, (10, 1)))
+    step = it.tick().rows[0] - it.measured  # of the robot, which the rig moves to the command
+    first = it.motion.anchor
+    np.testing.assert_allclose(first, held - np.array([0.09] * 6 + [0.01]))
+    assert np.abs(step).max() == 0
