@@ -3,14 +3,15 @@
 """From checked parameters to a loaded policy, and whether the two fit the robot."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flashrt_core.groot.settings import GrootSettings
 from flashrt_core.settings import GuidanceSettings, PolicySettings
 from flashrt_core.types import ActionPrefix, Observation
 from flashrt_ros.parameter_table import ParameterFaults
-from flashrt_ros.parameters import Parameters
+from flashrt_ros.parameters import FAMILIES, GROOT, Parameters
 
 if TYPE_CHECKING:
     from flashrt_core.policy import Policy
@@ -18,19 +19,36 @@ if TYPE_CHECKING:
 LoadPolicy = Callable[[Parameters], 'Policy']
 
 
-def policy_settings(parameters: Parameters) -> PolicySettings:
+def policy_settings(parameters: Parameters) -> PolicySettings | GrootSettings:
+    """Of the family that model.config names."""
+    if FAMILIES[parameters.model_config] == GROOT:
+        return _groot_settings(parameters)
+    return _pi_settings(parameters)
+
+
+def _groot_settings(parameters: Parameters) -> GrootSettings:
+    return GrootSettings(
+        **_common_settings(parameters),
+        embodiment_tag=parameters.embodiment_tag,
+        letterbox=parameters.letterbox,
+        picture_sizes={
+            camera.slot: (camera.height, camera.width) for camera in parameters.cameras if camera.height
+        },
+        allow_untrained=parameters.allow_untrained,
+    )
+
+
+def _pi_settings(parameters: Parameters) -> PolicySettings:
     joints = parameters.joint_names
     has_joint_actions = parameters.representation != 'end_effector'
     return PolicySettings(
-        checkpoint=parameters.checkpoint,
-        tokenizer=parameters.tokenizer,
+        **_common_settings(parameters),
         origin=parameters.origin,
         platform=parameters.platform,
         cameras=parameters.camera_names,
         resize=parameters.resize,
         fit=parameters.fit,
         state_in_prompt=parameters.state_in_prompt,
-        actions=parameters.representation,
         statistics=parameters.statistics or None,
         asset_id=parameters.asset_id or None,
         normalisation=parameters.normalisation or None,
@@ -38,27 +56,36 @@ def policy_settings(parameters: Parameters) -> PolicySettings:
         adapt_to_pi=parameters.adapt_to_pi,
         state_dim=len(joints),
         action_dim=len(joints) if has_joint_actions else 0,
-        state_names=joints,
-        rotation={camera.slot: camera.rotation for camera in parameters.cameras},
         max_image_bytes=parameters.camera_max_image_bytes,
-        prompt_capacity=parameters.prompt_capacity,
-        steps=parameters.denoise_steps,
         horizon=parameters.horizon,
         state_text_width=parameters.state_text_width,
         allow_degenerate_statistics=parameters.allow_degenerate_statistics,
         min_statistics_width=parameters.min_statistics_width,
-        state_limit=parameters.state_limit or None,
         real_time_chunking=parameters.chunk_mode == 'rtc',
         guidance=_guidance(parameters),
-        seed=parameters.seed,
-        backend=parameters.backend,
-        recipe=parameters.recipe,
-        calibration=parameters.calibration or None,
-        packed=parameters.packed or None,
-        threads=parameters.threads,
-        device=parameters.device,
-        tuning=parameters.tuning or None,
     )
+
+
+def _common_settings(parameters: Parameters) -> dict[str, Any]:
+    return {
+        'checkpoint': parameters.checkpoint,
+        'tokenizer': parameters.tokenizer,
+        'actions': parameters.representation,
+        'state_names': parameters.joint_names,
+        # A camera that the model does not have is told from its name, not from its rotation.
+        'rotation': {camera.slot: camera.rotation for camera in parameters.cameras if camera.rotation},
+        'prompt_capacity': parameters.prompt_capacity,
+        'steps': parameters.denoise_steps,
+        'state_limit': parameters.state_limit or None,
+        'seed': parameters.seed,
+        'backend': parameters.backend,
+        'recipe': parameters.recipe,
+        'calibration': parameters.calibration or None,
+        'packed': parameters.packed or None,
+        'threads': parameters.threads,
+        'device': parameters.device,
+        'tuning': parameters.tuning or None,
+    }
 
 
 def _guidance(parameters: Parameters) -> GuidanceSettings | None:
@@ -102,7 +129,12 @@ def check_fit(policy: 'Policy', parameters: Parameters) -> None:
     """Raises where the policy is not the one that the parameters describe."""
     spec, joints = policy.spec, len(parameters.joint_names)
     faults = []
-    if set(spec.cameras) != set(parameters.camera_names):
+    if past := [camera for camera in spec.cameras if '@' in camera]:
+        faults.append(
+            f'the policy wants to see {past}, what cameras showed steps ago, which this node does not keep; '
+            'it needs a checkpoint whose video.delta_indices is [0]'
+        )
+    elif set(spec.cameras) != set(parameters.camera_names):
         faults.append(
             f'cameras.names is {list(parameters.camera_names)}, the policy wants {list(spec.cameras)}'
         )
@@ -114,6 +146,12 @@ def check_fit(policy: 'Policy', parameters: Parameters) -> None:
         faults.append(
             f'joints.names has {joints} names, the actions of the policy have {spec.action_dim} columns'
         )
+    elif parameters.representation != 'end_effector' and spec.action_columns != spec.state_columns:
+        faults.append(
+            f'the actions of the policy move {_listed(spec.action_columns)}, its state is '
+            f'{_listed(spec.state_columns)}; this node commands the joints that it reads, in the same order: '
+            'it needs a checkpoint whose state and action keys name the same joints alike'
+        )
     if spec.actions != parameters.representation:
         faults.append(
             f'actions.representation is {parameters.representation}, the policy says {spec.actions}'
@@ -124,14 +162,21 @@ def check_fit(policy: 'Policy', parameters: Parameters) -> None:
         raise ParameterFaults('policy and parameters', faults)
 
 
+def _listed(columns: tuple[str, ...]) -> str:
+    return ', '.join(columns)
+
+
 def _trial(policy: 'Policy', prompt_id: int, parameters: Parameters) -> list[str]:
     """One call with black pictures and joints at zero: does a chunk have the rows and columns it needs?
 
     In mode rtc a second one continues the first: a checkpoint that cannot do that is refused here.
     """
-    side, joints = policy.spec.image_size, len(parameters.joint_names)
+    spec, joints = policy.spec, len(parameters.joint_names)
+    square = spec.image_size, spec.image_size
     observation = Observation(
-        images={slot: np.zeros((side, side, 3), np.uint8) for slot in policy.spec.cameras},
+        images={
+            slot: np.zeros((*spec.picture_sizes.get(slot, square), 3), np.uint8) for slot in spec.cameras
+        },
         state=np.zeros(joints, np.float64),
         prompt_id=prompt_id,
         is_trial=True,

@@ -138,6 +138,14 @@ def _sides_that_an_engine_resizes(max_image_bytes: int, max_side: int) -> Iterat
         )
 
 
+def _chunks_can_be_continued(model: str, mode: str) -> Iterator[str]:
+    if model.startswith('groot') and mode == 'rtc':
+        yield (
+            f'chunk.mode is rtc, but {model} was not trained to continue a chunk, and cannot be guided yet; '
+            'set skip, blend or fusion'
+        )
+
+
 _RULES = (
     (('statistics', 'asset_id', 'origin'), _one_source_of_statistics),
     (('recipe', 'calibration'), _fp8_is_calibrated),
@@ -155,7 +163,26 @@ _RULES = (
     (('chunk_rtc_schedule', 'chunk_rtc_execution_horizon', 'chunk_rtc_max_weight'), _guidance_is_whole),
     (('joint_names', 'gripper_names', 'gripper_model_one', 'gripper_open', 'gripper_closed'), _grippers),
     (('delta_mask', 'joint_names'), _delta_mask),
+    (('model_config', 'chunk_mode'), _chunks_can_be_continued),
 )
+
+
+def camera_contradictions(
+    fields: Mapping[str, object], cameras: Mapping[str, Mapping[str, object]]
+) -> Iterator[str]:
+    """Without a letterbox the model is compiled for the shape of each camera; with one any is taken."""
+    if 'letterbox' not in fields:
+        return
+    is_off = fields['letterbox'] == 'off'
+    for slot, read in cameras.items():
+        for side in ('height', 'width'):
+            if is_off and read.get(side) == 0:
+                yield f'cameras.{slot}.{side} is missing: it is needed with model.letterbox off'
+            if not is_off and read.get(side):
+                yield (
+                    f'cameras.{slot}.{side} is {read[side]}, which means nothing with model.letterbox '
+                    f'{fields["letterbox"]}; leave it out'
+                )
 
 
 def output_contradictions(

@@ -41,6 +41,7 @@ class Key:
     high: float | None
     choices: tuple
     live: bool  # may change while the node is active
+    family: str  # of models that take it; empty: all
 
 
 def key(
@@ -53,9 +54,11 @@ def key(
     high: float | None = None,
     choices: tuple = (),
     live: bool = False,
+    family: str = '',
 ) -> typing.Any:
     """A dataclass field that is filled from the parameter `name`."""
-    return dataclasses.field(metadata={'key': Key(name, text, default, unit, low, high, choices, live)})
+    row = Key(name, text, default, unit, low, high, choices, live, family)
+    return dataclasses.field(metadata={'key': row})
 
 
 def keys_of(table: type) -> list[tuple[str, Key, object]]:
@@ -71,27 +74,42 @@ def keys_of(table: type) -> list[tuple[str, Key, object]]:
 class TableReader:
     """Reads typed values from a flat mapping and collects the faults instead of stopping at the first."""
 
-    def __init__(self, values: Mapping[str, object]) -> None:
+    def __init__(self, values: Mapping[str, object], family: str = '') -> None:
+        """family: of the model, whose own keys are read, too; empty: not known, so none of them is missed."""
         self._values = values
+        self._family = family
         self.faults: list[str] = []
         self.known: set[str] = set()
 
     def read(self, table: type, part: str = '') -> dict[str, typing.Any]:
-        """Field name -> value of every field without a fault; `part` replaces '<...>' in the names."""
+        """Field name -> value of every field without a fault; `part` replaces '<...>' in the names.
+
+        Of the keys of another family the default, or None where there is none.
+        """
         result = {}
         for field_name, row, kind in keys_of(table):
             name = re.sub('<.*?>', lambda _: part, row.name)  # `part` may hold a backslash
             self.known.add(name)
+            is_foreign = bool(row.family and self._family) and row.family != self._family
+            unset = None if is_foreign and row.default is REQUIRED else row.default
             if name not in self._values:
-                if row.default is REQUIRED:
+                if unset is not REQUIRED:
+                    result[field_name] = unset
+                elif self._family or not row.family:
                     self.faults.append(f'{name} is missing: {row.text}')
-                else:
-                    result[field_name] = row.default
                 continue
             try:
-                result[field_name] = checked(name, self._values[name], kind, row)
+                value = checked(name, self._values[name], kind, row)
             except ValueError as fault:
                 self.faults.append(str(fault))
+                continue
+            if is_foreign and value != unset:  # a node declares every key, with its default
+                self.faults.append(
+                    f'{name} is for {row.family} models and does nothing for one of {self._family}; '
+                    'leave it out'
+                )
+                continue
+            result[field_name] = value
         return result
 
     def unknown(self) -> list[str]:
@@ -176,8 +194,8 @@ def _range(row: Key) -> str:
 def markdown(*tables: type) -> str:
     """The table as documentation, one line per key in the order of the fields."""
     lines = [
-        '| parameter | type | unit | default | allowed | change while active | meaning |',
-        '|---|---|---|---|---|---|---|',
+        '| parameter | models | type | unit | default | allowed | change while active | meaning |',
+        '|---|---|---|---|---|---|---|---|',
     ]
     for table in tables:
         for _, row, kind in keys_of(table):
@@ -187,7 +205,8 @@ def markdown(*tables: type) -> str:
             default = '**required**' if row.default is REQUIRED else _default(row.default)
             live = 'yes' if row.live else 'no'
             lines.append(
-                f'| `{row.name}` | {_kind(kind)} | {row.unit} | {default} | {allowed} | {live} | {row.text} |'
+                f'| `{row.name}` | {row.family} | {_kind(kind)} | {row.unit} | {default} | {allowed} '
+                f'| {live} | {row.text} |'
             )
     return '\n'.join(lines) + '\n'
 

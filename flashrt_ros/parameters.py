@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flashrt_ros.parameter_file import read_parameter_file
-from flashrt_ros.parameter_rules import contradictions, output_contradictions
+from flashrt_ros.parameter_rules import camera_contradictions, contradictions, output_contradictions
 from flashrt_ros.parameter_table import REQUIRED, Key, ParameterFaults, TableReader, key, keys_of, markdown
 from flashrt_ros.topic_names import stream_faults, topic_faults
 
+PI, GROOT = 'Pi', 'GR00T'
+FAMILIES = {'pi05': PI, 'pi0': PI, 'groot_n16': GROOT}  # model.config -> whose keys it takes
 OUTPUT_TYPES = ('joint_trajectory', 'float64_multi_array', 'joint_state')
 CLOCKS = ('header', 'receive')
 RELIABILITIES = ('best_effort', 'reliable')
@@ -52,6 +54,24 @@ class CameraParameters:
         default='best_effort',
         choices=RELIABILITIES,
     )
+    height: int = key(
+        'cameras.<slot>.height',
+        'of its pictures, before rotation: the model is compiled for their shape; model.letterbox off',
+        unit='pixels',
+        default=0,
+        low=0,
+        high=65535,
+        family=GROOT,
+    )
+    width: int = key(
+        'cameras.<slot>.width',
+        'as cameras.<slot>.height',
+        unit='pixels',
+        default=0,
+        low=0,
+        high=65535,
+        family=GROOT,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,55 +104,95 @@ class GripperParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """A checked configuration of the policy node and of offline replay."""
+    """A checked configuration of the policy node and of offline replay.
 
-    model_config: str = key('model.config', 'model family', choices=('pi05', 'pi0'))
+    Required keys of another family than that of model.config are None, the others have their default.
+    """
+
+    model_config: str = key('model.config', 'model family', choices=tuple(FAMILIES))
     checkpoint: str = key('model.checkpoint', 'folder with config.json and *.safetensors')
-    tokenizer: str = key('model.tokenizer', 'SentencePiece model file')
+    tokenizer: str = key(
+        'model.tokenizer',
+        'Pi: SentencePiece model file; GR00T: folder with vocab.json, merges.txt and added_tokens.json',
+    )
+    embodiment_tag: str | None = key(
+        'model.embodiment_tag',
+        'whose keys, statistics and slot of the model are used; the files of the checkpoint list them',
+        family=GROOT,
+    )
+    letterbox: str = key(
+        'model.letterbox',
+        'pictures are padded to squares; auto: as the code of the model does now, which is on; off for the '
+        'base checkpoint and for what was trained before 24 February 2026',
+        default='auto',
+        choices=('auto', 'on', 'off'),
+        family=GROOT,
+    )
+    allow_untrained: bool = key(
+        'model.allow_untrained',
+        'run an embodiment whose weights look as if they were never trained',
+        default=False,
+        family=GROOT,
+    )
     statistics: str = key(
         'model.statistics',
         'norm_stats.json, or a folder with the processor files of lerobot; this or model.asset_id',
         default='',
+        family=PI,
     )
     asset_id: str = key(
-        'model.asset_id', 'statistics at <checkpoint>/assets/<asset_id>/norm_stats.json', default=''
+        'model.asset_id',
+        'statistics at <checkpoint>/assets/<asset_id>/norm_stats.json',
+        default='',
+        family=PI,
     )
-    origin: str = key(
-        'model.origin', 'whose training pipeline the checkpoint comes from', choices=('openpi', 'lerobot')
+    origin: str | None = key(
+        'model.origin',
+        'whose training pipeline the checkpoint comes from',
+        choices=('openpi', 'lerobot'),
+        family=PI,
     )
-    platform: str = key(
+    platform: str | None = key(
         'model.platform',
         'joint and camera conventions of the training data',
         choices=('none', 'aloha', 'libero', 'droid'),
+        family=PI,
     )
     adapt_to_pi: bool | None = key(
         'model.adapt_to_pi',
         'joint signs and gripper maps of the Pi base models; required for platform aloha',
         default=None,
+        family=PI,
     )
-    resize: str = key(
+    resize: str | None = key(
         'model.resize',
         'interpolation of the training pipeline: openpi is antialiased, lerobot is plain bilinear',
         choices=('openpi', 'lerobot', 'lerobot_0_4'),
+        family=PI,
     )
-    fit: str = key(
+    fit: str | None = key(
         'model.fit',
         'letterbox keeps the aspect ratio and pads with black, stretch does not',
         choices=('letterbox', 'stretch'),
+        family=PI,
     )
     normalisation: str = key(
         'model.normalisation',
         'of state and actions; empty: as the processor files of a lerobot checkpoint say',
         default='',
         choices=('', 'identity', 'zscore', 'quantile', 'min_max', 'quantile10'),
+        family=PI,
     )
-    state_in_prompt: bool = key('model.state_in_prompt', 'the joint values are written into the prompt')
+    state_in_prompt: bool | None = key(
+        'model.state_in_prompt', 'the joint values are written into the prompt', family=PI
+    )
     state_text_width: int = key(
         'model.state_text_width',
         '32 for checkpoints of lerobot 0.4 or older, which wrote padding into the prompt; 0: the joints only',
         default=0,
         low=0,
         high=64,
+        family=PI,
     )
     prompt_capacity: int = key('model.prompt_capacity', 'longest prompt', unit='tokens', low=1, high=4096)
     denoise_steps: int = key(
@@ -142,7 +202,9 @@ class Parameters:
         low=0,
         high=1000,
     )
-    horizon: int = key('model.horizon', '0: as the checkpoint says', unit='rows', default=0, low=0, high=1000)
+    horizon: int = key(
+        'model.horizon', '0: as the checkpoint says', unit='rows', default=0, low=0, high=1000, family=PI
+    )
     backend: str = key(
         'model.backend',
         'what runs the model: the processor, or an NVIDIA GPU',
@@ -181,6 +243,7 @@ class Parameters:
         'model.allow_degenerate_statistics',
         'run although a column of the statistics has no width',
         default=False,
+        family=PI,
     )
     min_statistics_width: float = key(
         'model.min_statistics_width',
@@ -189,6 +252,7 @@ class Parameters:
         default=1e-3,
         low=0.0,
         high=1.0,
+        family=PI,
     )
     state_limit: float = key(
         'model.state_limit',
@@ -260,6 +324,7 @@ class Parameters:
         default=0,
         low=0,
         high=1 << 28,
+        family=PI,
     )
 
     joint_topics: tuple[str, ...] = key(
@@ -327,6 +392,7 @@ class Parameters:
         'which columns are relative to the state: [6, -1] is 6 relative, 1 absolute; [-7] is 7 absolute; '
         'required for openpi, a lerobot checkpoint says it',
         default=None,
+        family=PI,
     )
     row_period_s: float = key(
         'actions.row_period_s', 'time from one row to the next', unit='s', low=0.001, high=10.0
@@ -362,12 +428,14 @@ class Parameters:
         'guided works with every checkpoint; hard needs one trained with rtc_training_max_delay; mode rtc',
         default='guided',
         choices=('guided', 'hard'),
+        family=PI,
     )
     chunk_rtc_schedule: str = key(
         'chunk.rtc_schedule',
         'how the guidance fades over the rows; empty: as the checkpoint says, this and the next two together',
         default='',
         choices=('', 'linear', 'exp', 'ones', 'zeros'),
+        family=PI,
     )
     chunk_rtc_execution_horizon: int = key(
         'chunk.rtc_execution_horizon',
@@ -376,6 +444,7 @@ class Parameters:
         default=0,
         low=0,
         high=1000,
+        family=PI,
     )
     chunk_rtc_max_weight: float = key(
         'chunk.rtc_max_weight',
@@ -383,6 +452,7 @@ class Parameters:
         default=0.0,
         low=0.0,
         high=1000.0,
+        family=PI,
     )
     chunk_request_rows: int = key(
         'chunk.request_rows',
@@ -498,13 +568,15 @@ def read_parameters(values: Mapping[str, object], node_name: str) -> tuple[Param
 
     Raises ParameterFaults with every fault; `node_name` is the full name the values were looked up for.
     """
-    reader = TableReader(values)
+    model = values.get('model.config')
+    reader = TableReader(values, FAMILIES.get(model, '') if isinstance(model, str) else '')
     fields = reader.read(Parameters)
     cameras = {name: reader.read(CameraParameters, name) for name in fields.get('camera_names', ())}
     outputs = {name: reader.read(OutputParameters, name) for name in fields.get('output_names', ())}
     faults = [
         *reader.faults,
         *contradictions(fields),
+        *camera_contradictions(fields, cameras),
         *topic_faults(_topics(fields, cameras, outputs), node_name),
         *stream_faults(
             {

@@ -40,6 +40,23 @@ def values(**changes: object) -> dict[str, object]:
     return result
 
 
+# What the reference robot needs to run a checkpoint of GR00T.
+GROOT_MODEL = {
+    'model.config': 'groot_n16',
+    'model.checkpoint': '/data/checkpoints/bench_groot',
+    'model.tokenizer': '/data/tokenizers/qwen3',
+    'model.embodiment_tag': 'bench',
+    'model.prompt_capacity': 64,
+}
+
+
+def groot_values(**changes: object) -> dict[str, object]:
+    """As `values`, with GR00T in place of a Pi model."""
+    robot = {name: value for name, value in values().items() if not name.startswith('model.')}
+    del robot['actions.delta_mask']
+    return robot | GROOT_MODEL | {name.replace('__', '.'): value for name, value in changes.items()}
+
+
 def parameters(**changes: object) -> Parameters:
     return read_parameters(values(**changes), NODE)[0]
 

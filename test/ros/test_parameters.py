@@ -3,23 +3,27 @@
 """The table of parameters: all faults at once, YAML's traps, files without ROS (R-30 to R-33)."""
 
 import re
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
 import pytest
-from fake_policy import ARM, CASES, NODE, VELOCITY, parameters, values
+from fake_policy import ARM, CASES, GROOT_MODEL, NODE, VELOCITY, groot_values, parameters, values
 from rclpy.validate_topic_name import validate_topic_name
 
+from flashrt_core.groot.settings import GrootSettings
 from flashrt_ros.load import policy_settings
 from flashrt_ros.parameter_file import read_parameter_file
-from flashrt_ros.parameter_table import REQUIRED, ParameterFaults, keys_of
+from flashrt_ros.parameter_table import REQUIRED, Key, ParameterFaults, keys_of
 from flashrt_ros.parameters import (
+    FAMILIES,
     CameraParameters,
     OutputParameters,
     Parameters,
     load_parameters_file,
     parameters_table,
     read_parameters,
+    static_keys,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -224,15 +228,73 @@ def test_all_faults_are_listed_at_once():
         assert expected in text
 
 
+ALL_KEYS = [row for table in (Parameters, CameraParameters, OutputParameters) for _, row, _ in keys_of(table)]
+
+
+@pytest.mark.parametrize('robot', [values, groot_values])
 @pytest.mark.parametrize(
-    'name', [row.name for table in (Parameters, CameraParameters, OutputParameters)
-             for _, row, _ in keys_of(table) if row.default is REQUIRED]
-)  # fmt: skip
-def test_each_required_key_is_named_when_it_is_missing(name: str):
-    name = name.replace('<slot>', 'wrist').replace('<output>', 'arm')
-    flat = values()
+    'row', [row for row in ALL_KEYS if row.default is REQUIRED], ids=lambda row: row.name
+)
+def test_each_required_key_is_named_when_it_is_missing(row: Key, robot: Callable[[], dict]):
+    name = row.name.replace('<slot>', 'wrist').replace('<output>', 'arm')
+    flat = robot()
+    if row.family and row.family != FAMILIES[flat['model.config']]:
+        assert name not in flat
+        return
     del flat[name]
     assert f'{name} is missing' in faults(flat)
+
+
+# A value that is not the default of each key of one family.
+OF_PI = {
+    'model.statistics': 's.json', 'model.asset_id': 'a', 'model.origin': 'openpi', 'model.platform': 'aloha',
+    'model.adapt_to_pi': True, 'model.resize': 'openpi', 'model.fit': 'stretch', 'model.horizon': 10,
+    'model.normalisation': 'quantile', 'model.state_in_prompt': False, 'model.state_text_width': 32,
+    'model.allow_degenerate_statistics': True, 'model.min_statistics_width': 0.01, 'chunk.rtc': 'hard',
+    'cameras.max_image_bytes': 921600, 'actions.delta_mask': [7], 'chunk.rtc_schedule': 'linear',
+    'chunk.rtc_execution_horizon': 5, 'chunk.rtc_max_weight': 2.0,
+}  # fmt: skip
+OF_GROOT = {
+    'model.embodiment_tag': 'robot', 'model.letterbox': 'on', 'model.allow_untrained': True,
+    'cameras.wrist.height': 480, 'cameras.wrist.width': 640,
+}  # fmt: skip
+
+
+def test_keys_that_do_nothing_for_the_model_are_refused_by_name():
+    given = {name.replace('wrist', '<slot>') for name in (*OF_PI, *OF_GROOT)}
+    assert given == {row.name for row in ALL_KEYS if row.family}
+    for robot, foreign, family in ((groot_values, OF_PI, 'Pi'), (values, OF_GROOT, 'GR00T')):
+        text = faults(robot() | foreign)
+        for name in foreign:
+            assert f'{name} is for {family} models and does nothing' in text
+
+
+def test_defaults_of_keys_that_do_nothing_are_no_fault():
+    """A node declares every key, whatever the model."""
+    for robot in (groot_values, values):
+        flat = robot()
+        declared = {row.name: row.default for row in static_keys() if row.default not in (REQUIRED, None)}
+        assert read_parameters(declared | flat, NODE) == read_parameters(flat, NODE)
+
+
+def test_model_that_is_not_known_misses_no_key_of_one_family():
+    text = faults(values(model__config='groot_n17') | {'model.fit': 'zoom'})
+    assert "model.config is 'groot_n17', allowed: pi05, pi0, groot_n16" in text
+    assert "model.fit is 'zoom'" in text
+    assert 'is missing' not in text
+
+
+@pytest.mark.parametrize(
+    ('changes', 'text'),
+    [
+        ({'chunk__mode': 'rtc'}, 'chunk.mode is rtc, but groot_n16 was not trained to continue a chunk'),
+        ({'model__letterbox': False}, "model.letterbox is a boolean: YAML reads the bare words off"),
+        ({'model__letterbox': 'off'}, 'cameras.base.height is missing: it is needed with'),
+        ({'cameras__wrist__width': 640}, 'cameras.wrist.width is 640, which means nothing with'),
+    ],
+)  # fmt: skip
+def test_rule_of_groot(changes: dict[str, object], text: str):
+    assert text in faults(groot_values(**changes))
 
 
 @pytest.mark.parametrize(
@@ -375,6 +437,25 @@ def test_what_concerns_the_backend_reaches_the_policy():
     usual = policy_settings(parameters())
     assert (usual.backend, usual.recipe, usual.device, usual.threads) == ('cpu', 'f32', 0, 0)
     assert usual.calibration is usual.packed is usual.tuning is None
+
+
+def test_groot_gets_settings_of_its_own():
+    given = groot_values(
+        model__letterbox='off', model__allow_untrained=True, model__denoise_steps=8, model__state_limit=2.0,
+        cameras__base__height=480, cameras__base__width=640, cameras__base__rotation=90,
+        cameras__wrist__height=240, cameras__wrist__width=320,
+    )  # fmt: skip
+    settings = policy_settings(read_parameters(given, NODE)[0])
+    assert isinstance(settings, GrootSettings)
+    assert (settings.embodiment_tag, settings.letterbox, settings.allow_untrained) == ('bench', 'off', True)
+    assert settings.picture_sizes == {'base': (480, 640), 'wrist': (240, 320)}
+    assert (settings.rotation, settings.state_names) == ({'base': 90}, (*ARM, 'gripper'))
+    assert (settings.prompt_capacity, settings.steps, settings.state_limit) == (64, 8, 2.0)
+    assert (settings.checkpoint, settings.tokenizer) == tuple(
+        GROOT_MODEL[name] for name in ('model.checkpoint', 'model.tokenizer')
+    )
+    usual = policy_settings(read_parameters(groot_values(), NODE)[0])
+    assert (usual.letterbox, usual.picture_sizes, usual.allow_untrained) == ('auto', {}, False)
 
 
 def test_limits_of_the_training_data_reach_the_policy():

@@ -25,4 +25,7 @@ class PolicyParts:
     times: NDArray[np.float32]  # of the denoise steps, for guidance
     engine_options: Mapping[str, Any]  # beyond those of every family
     horizon: int = 0  # rows of a chunk; 0: as many as the engine gives
-    picture_sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # as PolicySpec has them
+    # As PolicySpec has them:
+    picture_sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    state_columns: tuple[str, ...] = ()
+    action_columns: tuple[str, ...] = ()

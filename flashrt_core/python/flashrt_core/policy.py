@@ -399,6 +399,8 @@ def load_policy(
         max_hard_delay=pipeline.max_hard_delay,
         model_rows=engine.horizon,
         picture_sizes=parts.picture_sizes,
+        state_columns=parts.state_columns,
+        action_columns=parts.action_columns,
     )
     return FlashPolicy(settings=settings, spec=spec, parts=parts, config=config, core=core, engine=engine)
 

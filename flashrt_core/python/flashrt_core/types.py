@@ -140,6 +140,9 @@ class PolicySpec:
     model_rows: int = 0  # of the model's actions; 0: as many as a chunk has
     # Camera -> height and width that its pictures must have, up to their scale; of others any.
     picture_sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # What the checkpoint calls the columns, those of the actions by what they move; empty: not known.
+    state_columns: tuple[str, ...] = ()
+    action_columns: tuple[str, ...] = ()
 
     @property
     def noise_shape(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """What a policy of GR00T N1.6 is made of."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from flashrt_core.groot.chat import Chat
 from flashrt_core.groot.embodiment import Embodiment, read_embodiment
 from flashrt_core.groot.pictures import TOKEN_PIXELS, picture_steps, size_after
 from flashrt_core.groot.pipeline import GrootPipeline
+from flashrt_core.groot.processor import ActionConfig
 from flashrt_core.groot.prompt_tokens import GrootPromptTokens
 from flashrt_core.groot.settings import GrootSettings
 from flashrt_core.groot.state_codec import StateCodec, state_codec
@@ -56,6 +58,8 @@ def groot_parts(settings: GrootSettings, config: ModelConfig) -> PolicyParts:
             for camera in cameras
             if camera.slot in settings.picture_sizes
         },
+        state_columns=_column_names(state.columns),
+        action_columns=_column_names(actions.columns, embodiment.modalities.action_configs),
         engine_options={
             'horizon': 0,  # all rows take part, whatever the robot plays of them
             'times': (),
@@ -131,12 +135,20 @@ def _state_names(settings: GrootSettings, state: StateCodec) -> tuple[str, ...]:
     if settings.state_names:
         if len(settings.state_names) != state.state_dim:
             raise Error(
-                f'state_names: {len(settings.state_names)} names for {state.state_dim} columns of the state'
+                f'state_names: {len(settings.state_names)} names for {state.state_dim} columns of the state: '
+                f'{", ".join(_column_names(state.columns))}'
             )
         return settings.state_names
+    return _column_names(state.columns)
+
+
+def _column_names(
+    keys: Mapping[str, slice], configs: Mapping[str, ActionConfig] | None = None
+) -> tuple[str, ...]:
+    """'arm[0]', 'arm[1]', ...; with configs, actions by the key of the state that they move."""
     return tuple(
-        f'{name}[{index}]'
-        for name, columns in state.columns.items()
+        f'{configs[name].state_key if configs else name}[{index}]'
+        for name, columns in keys.items()
         for index in range(columns.stop - columns.start)
     )
 
