@@ -3,6 +3,7 @@
 """Judges a journal by the rules of the node: limits, steps, age of data, reactions, memory, counters."""
 
 import itertools
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,6 +22,7 @@ MEMORY_BYTES = 16 << 20  # that the process may grow by after the first round of
 DESCRIPTORS = 2
 FEWEST_PLAYED = 0.5  # of the commands that move: otherwise nothing was learnt about the age of their data
 _TOLERANCE = 1e-6  # rad or m
+_MISSED_TICKS = 2  # control periods
 _SAMPLES = 20  # of memory, at either end
 
 
@@ -30,12 +32,14 @@ def judge(
     """sent: topic -> messages of cameras and joints that were published."""
     arm = Evidence(journal, parameters, ARM_TOPIC)
     hand = Evidence(journal, parameters, HAND_TOPIC)
+    jumping = {fault.name for fault in faults if fault.is_jump}
+    jumps_ns = [item.at_ns for item in journal.happenings if item.what == 'begin' and item.fault in jumping]
     trials, broken = judge_episodes(journal, arm.seen, parameters, faults)
     findings = [
         *limit_faults(arm, parameters),
         *limit_faults(hand, parameters),
-        *step_faults(arm, parameters),
-        *step_faults(hand, parameters),
+        *step_faults(arm, parameters, jumps_ns),
+        *step_faults(hand, parameters, jumps_ns),
         *data_faults(arm, parameters),
         *broken,
         *usage_faults(journal.usage, journal.happenings),
@@ -68,10 +72,12 @@ def limit_faults(evidence: Evidence, parameters: Parameters) -> Iterator[Finding
                     yield Finding('limits', f'{joint} is commanded to {value}, allowed: {low} to {high}')
 
 
-def step_faults(evidence: Evidence, parameters: Parameters) -> Iterator[Finding]:
+def step_faults(evidence: Evidence, parameters: Parameters, jumps_ns: Sequence[int]) -> Iterator[Finding]:
     """No row is further from the row before than max_velocity allows in the time between them.
 
-    The first row of a message follows the first row of the message before by a control period.
+    The first row of a message follows the first row of the message before by a control period; after missed
+    ticks by the time that has passed, in which a trajectory went on. A hold after a jump of the clock follows
+    by no time that could be counted: controllers on that clock are at the end of their trajectory.
     """
     columns = [parameters.joint_names.index(joint) for joint in evidence.joints]
     speeds = np.array(parameters.joint_max_velocity)[columns]
@@ -80,6 +86,12 @@ def step_faults(evidence: Evidence, parameters: Parameters) -> Iterator[Finding]
         command = seen.command
         times = np.diff([0.0, *command.due_s]) if command.due_s else np.zeros(1)
         times[0] = period_s * (1 + seen.missed)
+        passed_s = (command.sent_ns - before.command.sent_ns) / 1e9
+        if passed_s > _MISSED_TICKS * period_s:
+            times[0] = max(times[0], passed_s)
+        jumped_s = [(command.sent_ns - at_ns) / 1e9 for at_ns in jumps_ns]
+        if seen.is_hold and any(0 <= ago_s < SLACK * period_s for ago_s in jumped_s):
+            times[0] = math.inf
         steps = np.abs(np.diff([before.command.rows[0], *command.rows], axis=0))
         for row, column in np.argwhere(~(steps <= speeds * times[:, np.newaxis] + _TOLERANCE)):
             yield Finding(

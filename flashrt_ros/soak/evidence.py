@@ -2,12 +2,15 @@
 # Copyright 2026 The flashrt_ros authors
 """What the commands of a journal are: rows of which chunk, or a hold; found by their numbers alone."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.soak.faults import CLOCK_JUMP_S
-from flashrt_ros.soak.journal import Journal, SentChunk, SentCommand
+from flashrt_ros.soak.journal import Journal, Rows, SentChunk, SentCommand
 
 _SAME = 1e-9  # rad or m
 _JUMP_NS = round(CLOCK_JUMP_S * 1e9)
@@ -27,7 +30,9 @@ class Seen:
     """A command with what it turned out to be."""
 
     command: SentCommand
-    is_hold: bool  # one row, which is the first row of the command before
+    # One row, which is the first row of the command before; after missed ticks or a jump of the clock it is
+    # where the trajectory of that command has come to.
+    is_hold: bool
     played: Played | None  # None: a hold, or all rows were changed on the way
     missed: int  # commands before it that did not reach the recorder
 
@@ -56,7 +61,7 @@ class Evidence:
         if previous and command.sequence and previous.sequence:
             missed = max(0, command.sequence - previous.sequence - 1)
         is_hold = (
-            len(command.rows) == 1 and previous is not None and _is_same(command.rows[0], previous.rows[0])
+            len(command.rows) == 1 and previous is not None and _is_on_path(command.rows[0], previous.rows)
         )
         return Seen(command, is_hold, None if is_hold else self._played(command), missed)
 
@@ -82,5 +87,14 @@ def stream_stamp_ns(chunk: SentChunk, stream: str) -> int:
     return start_ns(chunk) - round(chunk.ages_s[stream] * 1e9)
 
 
-def _is_same(one: Sequence[float], other: Sequence[float]) -> bool:
-    return all(abs(a - b) <= _SAME for a, b in zip(one, other, strict=True))
+def _is_on_path(row: Sequence[float], path: Rows) -> bool:
+    """Whether a robot that follows the path comes by the row."""
+    point, points = np.array(row), np.array(path)
+    if np.abs(points - point).max(axis=1).min() <= _SAME:
+        return True
+    for begin, end in itertools.pairwise(points):
+        way = end - begin
+        share = np.clip(way @ (point - begin) / max(way @ way, _SAME**2), 0, 1)
+        if np.abs(begin + share * way - point).max() <= _SAME:
+            return True
+    return False

@@ -68,6 +68,7 @@ class Fault:
     is_new_prompt: bool = False
     is_sudden: bool = False  # the node is told, it need not wait until data are too old
     is_outside: bool = False  # chunks lead beyond the limits
+    is_jump: bool = False  # of the clock that controllers run on
 
 
 def _camera(line: str) -> Act:
@@ -287,6 +288,7 @@ def clock_faults() -> list[Fault]:
             end=_nothing,
             reaction_s=0.0,
             is_sudden=True,
+            is_jump=True,
         )
         for direction, seconds in (('forward', CLOCK_JUMP_S), ('back', -CLOCK_JUMP_S))
     ]

@@ -62,13 +62,17 @@ class Robot:
             self._heard += 1
             if self._is_waiting:
                 return
-            self._arm.follow(due_s, rows, time.monotonic())
+            self._arm.follow(due_s, rows, self._now_s())
 
     def _on_hand(self, message: Float64MultiArray) -> None:
         with self._lock:
             if self._is_waiting:
                 return
-            self._hand.follow([_HAND_S], [message.data], time.monotonic())
+            self._hand.follow([_HAND_S], [message.data], self._now_s())
+
+    def _now_s(self) -> float:
+        """Of the clock that the controllers run on, which is shifted as simulated time is."""
+        return time.monotonic() + self._shift_ns / 1e9
 
     def report(self, tick: int) -> None:
         with self._lock:
@@ -78,14 +82,14 @@ class Robot:
             if self._is_waiting:
                 return
             if tick % _ARM_EVERY == 0 and not self._is_mute:
-                position = self._arm.position(time.monotonic()).tolist()
+                position = self._arm.position(self._now_s()).tolist()
                 if self._is_nan:
                     position[_NAN_JOINT] = math.nan
                 else:
                     self._stamp_ns = now_ns
                 self._send(0, ARM, position, now_ns)
             if tick % _HAND_EVERY == 0:
-                self._send(1, HAND, self._hand.position(time.monotonic()).tolist(), now_ns)
+                self._send(1, HAND, self._hand.position(self._now_s()).tolist(), now_ns)
 
     def _send(self, publisher: int, joints: tuple[str, ...], position: list[float], stamp_ns: int) -> None:
         message = JointState(name=joints, position=position)
@@ -111,7 +115,7 @@ class Robot:
                     pass
                 case _:
                     raise Error('not understood')
-            now_s = time.monotonic()
+            now_s = self._now_s()
             position = [*self._arm.position(now_s).tolist(), *self._hand.position(now_s).tolist()]
             is_matched = all(publisher.get_subscription_count() for publisher in self._publishers)
             return {

@@ -20,7 +20,7 @@ from flashrt_ros.soak.configuration import (
     soak_parameters,
     soak_values,
 )
-from flashrt_ros.soak.faults import Fault, faults
+from flashrt_ros.soak.faults import Fault, clock_faults, faults
 from flashrt_ros.soak.journal import Happening, Journal, SentChunk, SentCommand, SentStatus, Usage
 from flashrt_ros.soak.verdict import Verdict
 
@@ -200,6 +200,37 @@ def test_a_step_above_the_rate_limit_is_found_between_messages_and_between_rows(
         text = broken(journal)['rate limit']
         assert text.startswith('joint_2 steps by')
         assert row in text
+
+
+def hold_ahead(journal: Journal, at_s: float) -> None:
+    """A command that holds where the trajectory of the one before ends."""
+    i = index_at(journal, at_s)
+    last = journal.commands[index_at(journal, at_s - PERIOD_S)].rows[-1]
+    journal.commands[i] = replace(journal.commands[i], rows=(last,), due_s=(PERIOD_S,))
+
+
+@pytest.mark.parametrize('has_jumped', [False, True])
+def test_a_hold_at_the_end_of_the_trajectory_is_a_step_unless_the_clock_has_jumped(has_jumped: bool):
+    journal = good_journal()
+    hold_ahead(journal, 3.6)
+    jump = next(fault for fault in clock_faults() if fault.name == 'clock forward')
+    if has_jumped:
+        at = next(i for i, item in enumerate(journal.happenings) if item.fault == PRESSED)
+        journal.happenings.insert(at, Happening(ns(3.595), 'end', jump.name))
+        journal.happenings.insert(at, Happening(ns(3.59), 'begin', jump.name))
+    findings = verdict(journal, tried=[*TRIED, jump]).findings
+    steps = [finding.text for finding in findings if finding.rule == 'rate limit']
+    assert any('(row 0 of command 180)' in text for text in steps) != has_jumped
+
+
+def test_a_trajectory_goes_on_while_ticks_are_missed():
+    journal = good_journal()
+    begin, end = index_at(journal, 3.5), index_at(journal, 3.7)
+    del journal.commands[begin:end]
+    for i, item in enumerate(journal.commands):  # the node sent nothing meanwhile
+        if item.sent_ns >= ns(3.7):
+            journal.commands[i] = replace(item, sequence=item.sequence - 10)
+    assert not broken(journal)
 
 
 def test_a_missed_message_is_no_step():
