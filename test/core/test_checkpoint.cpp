@@ -399,6 +399,12 @@ TEST_F(Shards, StayInsideTheFolder) {
   }
 }
 
+TEST_F(Shards, AreLimitedBeforeOneIsOpened) {
+  for (int i = 0; i < 1000; ++i)
+    index_["weight_map"][text("w", i)] = text("shard_", i, ".safetensors");
+  EXPECT_CONTAINS(refusal(), "1002 shards, expected at most 1000");
+}
+
 TEST_F(Shards, AreRefusedWhereTheIndexIsWrong) {
   index_["weight_map"]["nowhere"] = "one.safetensors";
   EXPECT_CONTAINS(refusal(), "tensor nowhere is said to be in one.safetensors, where it is not");
