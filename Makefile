@@ -14,7 +14,7 @@ SHELL := /bin/sh
 .PHONY: help demo test test-core test-python test-gpu soak lint install googletest clean
 
 help:
-	@echo 'make demo       replay a recorded robot through the policy node (MODEL=pi05)'
+	@echo 'make demo       replay a recorded robot through the policy node (MODEL=pi05 or groot)'
 	@echo 'make test       build and run every test; those that need a GPU are skipped without one'
 	@echo 'make test-gpu   the tests that need a GPU, none skipped (SANITIZE=memcheck or racecheck: kernel tests alone)'
 	@echo 'make soak       run the node among faults on this machine (MINUTES=10)'

@@ -47,5 +47,6 @@ if(FLASHRT_WITH_ROS)
   install(DIRECTORY launch config DESTINATION share/${PROJECT_NAME}
     PATTERN "__pycache__" EXCLUDE)
   # What `ros2 launch flashrt_ros demo.launch.py` plays.
-  install(DIRECTORY test/data/aloha_sim test/data/aloha_sim_model_input DESTINATION share/${PROJECT_NAME}/demo)
+  install(DIRECTORY test/data/aloha_sim test/data/aloha_sim_model_input test/data/aloha_sim_groot_model_input
+    DESTINATION share/${PROJECT_NAME}/demo)
 endif()

@@ -9,7 +9,7 @@ chunks do not depend on their inputs.
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,14 +24,13 @@ from flashrt_ros.bag import Bag, BagError
 from flashrt_ros.bag_inputs import observations
 from flashrt_ros.demo_checkpoint import TOKENIZER, write_demo_checkpoint
 from flashrt_ros.dependence import dependences
+from flashrt_ros.groot_demo_checkpoint import write_groot_demo_checkpoint
 from flashrt_ros.load import load_policy, prepare
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.replay import publish
 from flashrt_ros.replay_setup import NODE_NAME, Warnings, checked_parameters, live_replay
 from flashrt_ros.report import Report
 
-MODELS = ('pi05',)
-FEWEST_CHUNKS = 50
 BUSY = (
     'Pictures and joint states are sent best effort: a node that gets no processor for a third of a second, '
     'as long as its queues last, loses some. Run the demo while the machine does nothing else.'
@@ -42,11 +41,34 @@ LARGEST_DIFFERENCE = 3
 
 
 @dataclass(frozen=True)
+class DemoModel:
+    """A tiny model that can be made on the spot."""
+
+    name: str  # for people
+    params: str  # in config/
+    model_input: str  # beside the recording: what it must see of the last pictures, one PNG per slot
+    tokenizer: str  # in the folder of the checkpoint; empty: the folder itself
+    fewest_chunks: int  # of 8 s of recording, on two cores
+    write: Callable[[Path, NDArray[np.float64]], None]  # to a folder, for the [samples, joints] of a robot
+
+
+MODELS = {
+    'pi05': DemoModel(
+        'Pi0.5', 'pi05_demo.yaml', 'aloha_sim_model_input', TOKENIZER, 50, write_demo_checkpoint
+    ),
+    # Its pictures take longer than its model: they are scaled four times, and twice to be looked at.
+    'groot': DemoModel(
+        'GR00T N1.6', 'groot_demo.yaml', 'aloha_sim_groot_model_input', '', 25, write_groot_demo_checkpoint
+    ),
+}
+
+
+@dataclass(frozen=True)
 class DemoData:
     """What the demo reads."""
 
     bag: Path
-    model_input: Path  # what the model must see of the last pictures, one PNG per slot
+    model_input: Path
     params: Path
 
 
@@ -57,10 +79,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument('--clock', action='store_true', help='run the node on simulated time')
     options = parser.parse_args(arguments)
     if options.model not in MODELS:
-        parser.error(f"model '{options.model}' is not supported yet; known: {', '.join(MODELS)}")
+        parser.error(f"model '{options.model}' is not known; known: {', '.join(MODELS)}")
     console = Console()
     try:
-        faults = run_demo(options.out, console, simulated_time=options.clock)
+        faults = run_demo(MODELS[options.model], options.out, console, simulated_time=options.clock)
     except Error as error:
         faults = [str(error)]
     for fault in faults:
@@ -68,16 +90,16 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if faults else 0
 
 
-def run_demo(out: Path, console: Console, *, simulated_time: bool) -> list[str]:
+def run_demo(model: DemoModel, out: Path, console: Console, *, simulated_time: bool) -> list[str]:
     """What is wrong with the demo, in words; nothing if all is well."""
     # A domain of its own, unless the user chose one: two demos on one machine do not hear each other.
     os.environ.setdefault('ROS_DOMAIN_ID', str(1 + os.getpid() % 100))
     replay = live_replay()
-    data = find_data()
+    data = find_data(model)
     checkpoint = out.resolve() / 'checkpoint'
     overrides = {
         'model.checkpoint': os.fspath(checkpoint),
-        'model.tokenizer': os.fspath(checkpoint / TOKENIZER),
+        'model.tokenizer': os.fspath(checkpoint / model.tokenizer),
     }
     warnings = Warnings(console)
     parameters = checked_parameters(data.params, warnings, overrides)
@@ -86,8 +108,8 @@ def run_demo(out: Path, console: Console, *, simulated_time: bool) -> list[str]:
     if not observed:
         return [f'{data.bag} gives no observation under {data.params}']
     rows = np.array([item.state for item in _at_rate(observed, parameters.row_period_s)])
-    write_demo_checkpoint(checkpoint, rows)
-    console.print(f'made a tiny Pi0.5 with random weights in {checkpoint}', highlight=False)
+    model.write(checkpoint, rows)
+    console.print(f'made a tiny {model.name} with random weights in {checkpoint}', highlight=False)
 
     seen = _ModelInput()
     report = replay(
@@ -98,13 +120,13 @@ def run_demo(out: Path, console: Console, *, simulated_time: bool) -> list[str]:
     if report.missing:
         console.print(BUSY, highlight=False)
     return [
-        *traffic_faults(report),
+        *traffic_faults(report, model.fewest_chunks),
         *seen.faults(read_pictures(data.model_input, parameters.camera_names), console),
         *dependence_faults(parameters, observed[len(observed) // 2], console),
     ]
 
 
-def find_data() -> DemoData:
+def find_data(model: DemoModel) -> DemoData:
     """In the source tree, or where the package is installed."""
     root = Path(__file__).resolve().parent.parent
     trees = [(root / 'test' / 'data', root / 'config')]
@@ -113,15 +135,13 @@ def find_data() -> DemoData:
         trees.append((share / 'demo', share / 'config'))
     for recordings, config in trees:
         if (recordings / 'aloha_sim').is_dir():
-            return DemoData(
-                recordings / 'aloha_sim', recordings / 'aloha_sim_model_input', config / 'pi05_demo.yaml'
-            )
+            return DemoData(recordings / 'aloha_sim', recordings / model.model_input, config / model.params)
     raise BagError(f'the sample recording is in none of {", ".join(str(tree[0]) for tree in trees)}')
 
 
-def traffic_faults(report: Report) -> Iterator[str]:
-    if len(report.chunks) < FEWEST_CHUNKS:
-        yield f'{len(report.chunks)} chunks were published, at least {FEWEST_CHUNKS} were expected'
+def traffic_faults(report: Report, fewest_chunks: int) -> Iterator[str]:
+    if len(report.chunks) < fewest_chunks:
+        yield f'{len(report.chunks)} chunks were published, at least {fewest_chunks} were expected'
     yield from report.missing
 
 

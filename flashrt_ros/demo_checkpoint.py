@@ -7,7 +7,6 @@ pulls the noise to a bounded value that depends on pictures, joints and prompt (
 """
 
 import json
-import shutil
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
@@ -17,14 +16,13 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from flashrt_core.platforms import AlohaActions, AlohaState
+from flashrt_ros.made_checkpoint import RandomWeights, Tensors, replaced_folder, stored
 
 SEED = 20260
 ASSET_ID = 'aloha_sim'
 TOKENIZER = 'tiny_tokenizer.model'
 DELTA_COLUMNS = np.array(([True] * 6 + [False]) * 2)  # joints are relative to the state, grippers absolute
 MIN_RANGE = 0.2  # robot units: the sample hardly moves some joints, a data set of many episodes would
-
-Tensors = dict[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -59,16 +57,17 @@ class Sizes:
 def write_demo_checkpoint(folder: Path, states: NDArray[np.float64], sizes: Sizes | None = None) -> None:
     """Writes config, weights, tokenizer and statistics; states: [samples, 14] at the rate of the actions."""
     sizes = sizes or Sizes()
-    staging = folder.with_name(folder.name + '.partial')
-    shutil.rmtree(staging, ignore_errors=True)
-    assets = staging / 'assets' / ASSET_ID
-    assets.mkdir(parents=True)
-    (staging / 'config.json').write_text(json.dumps(_config(sizes), indent=2) + '\n')
-    (assets / 'norm_stats.json').write_text(json.dumps(_statistics(states, sizes.horizon), indent=2) + '\n')
-    (staging / TOKENIZER).write_bytes(resources.files('flashrt_ros').joinpath('data', TOKENIZER).read_bytes())
-    save_file(_weights(sizes), staging / 'model.safetensors')
-    shutil.rmtree(folder, ignore_errors=True)
-    staging.rename(folder)
+    with replaced_folder(folder) as made:
+        assets = made / 'assets' / ASSET_ID
+        assets.mkdir(parents=True)
+        (made / 'config.json').write_text(json.dumps(_config(sizes), indent=2) + '\n')
+        (assets / 'norm_stats.json').write_text(
+            json.dumps(_statistics(states, sizes.horizon), indent=2) + '\n'
+        )
+        (made / TOKENIZER).write_bytes(
+            resources.files('flashrt_ros').joinpath('data', TOKENIZER).read_bytes()
+        )
+        save_file(_weights(sizes), made / 'model.safetensors')
 
 
 def _config(s: Sizes) -> dict:
@@ -151,30 +150,8 @@ def _summary(values: NDArray[np.float64]) -> dict[str, list[float]]:
 
 
 def _weights(s: Sizes) -> Tensors:
-    rng = np.random.default_rng(SEED)
-
-    def normal(*shape: int, std: float) -> NDArray[np.float32]:
-        return rng.normal(0.0, std, shape).astype(np.float32)
-
-    def linear(name: str, out: int, into: int, bias: bool = True, gain: float = 1.0) -> None:
-        tensors[f'{name}.weight'] = normal(out, into, std=gain / into**0.5)
-        if bias:
-            tensors[f'{name}.bias'] = normal(out, std=0.1)
-
-    def layer_norm(name: str, width: int) -> None:
-        tensors[f'{name}.weight'] = 1 + normal(width, std=0.1)
-        tensors[f'{name}.bias'] = normal(width, std=0.1)
-
-    def gemma_layer(layer: str, width: int, mlp: int, gain: float) -> None:
-        # Sharp queries and keys, a strong output: near-uniform attention averages a changed patch away.
-        for part, heads, sharpness in (('q', s.heads, 1.7), ('k', s.kv_heads, 1.7), ('v', s.kv_heads, 1.0)):
-            linear(f'{layer}.self_attn.{part}_proj', heads * s.head_dim, width, bias=False, gain=sharpness)
-        linear(f'{layer}.self_attn.o_proj', width, s.heads * s.head_dim, bias=False, gain=2 * gain)
-        linear(f'{layer}.mlp.gate_proj', mlp, width, bias=False)
-        linear(f'{layer}.mlp.up_proj', mlp, width, bias=False)
-        linear(f'{layer}.mlp.down_proj', width, mlp, bias=False, gain=gain)
-
-    tensors: Tensors = {}
+    made = RandomWeights(SEED)
+    tensors, normal, linear = made.tensors, made.normal, made.linear
     root = 'paligemma_with_expert'
     vision = f'{root}.paligemma.model.vision_tower.vision_model'
     w = s.vision_width
@@ -185,21 +162,16 @@ def _weights(s: Sizes) -> Tensors:
     tensors[f'{patch}.bias'] = normal(w, std=0.1)
     tensors[f'{vision}.embeddings.position_embedding.weight'] = normal(s.image_tokens, w, std=0.5)
     for i in range(s.vision_layers):
-        layer = f'{vision}.encoder.layers.{i}'
-        layer_norm(f'{layer}.layer_norm1', w)
-        layer_norm(f'{layer}.layer_norm2', w)
-        for part in ('q', 'k', 'v', 'out'):
-            linear(f'{layer}.self_attn.{part}_proj', w, w)
-        linear(f'{layer}.mlp.fc1', s.vision_mlp, w)
-        linear(f'{layer}.mlp.fc2', w, s.vision_mlp)
-    layer_norm(f'{vision}.post_layernorm', w)
+        made.siglip_layer(f'{vision}.encoder.layers.{i}', w, s.vision_mlp)
+    made.layer_norm(f'{vision}.post_layernorm', w)
     linear(f'{root}.paligemma.model.multi_modal_projector.linear', s.width, w)
 
     # As converted checkpoints do: the text embedding is stored as lm_head only, unscaled.
     tensors[f'{root}.paligemma.lm_head.weight'] = normal(s.vocabulary, s.width, std=1 / s.width**0.5)
+    heads = s.heads, s.kv_heads, s.head_dim
     for i in range(s.layers):
         layer = f'{root}.paligemma.model.language_model.layers.{i}'
-        gemma_layer(layer, s.width, s.mlp, gain=1.0)
+        made.language_layer(layer, s.width, s.mlp, *heads)
         tensors[f'{layer}.input_layernorm.weight'] = normal(s.width, std=0.1)
         tensors[f'{layer}.post_attention_layernorm.weight'] = normal(s.width, std=0.1)
     tensors[f'{root}.paligemma.model.language_model.norm.weight'] = normal(s.width, std=0.1)
@@ -212,7 +184,7 @@ def _weights(s: Sizes) -> Tensors:
 
     for i in range(s.layers):
         layer = f'{root}.gemma_expert.model.layers.{i}'
-        gemma_layer(layer, e, s.expert_mlp, gain=0.4)
+        made.language_layer(layer, e, s.expert_mlp, *heads, gain=0.4)
         adaptive_norm(f'{layer}.input_layernorm')
         adaptive_norm(f'{layer}.post_attention_layernorm')
     adaptive_norm(f'{root}.gemma_expert.model.norm')
@@ -220,20 +192,17 @@ def _weights(s: Sizes) -> Tensors:
     tensors[f'{root}.gemma_expert.lm_head.weight'] = normal(s.vocabulary, e, std=1 / e**0.5)
     linear('time_mlp_in', e, e)
     linear('time_mlp_out', e, e)
-    _action_head(tensors, rng, s)
+    _action_head(made, s)
     return tensors
 
 
-def _action_head(tensors: Tensors, rng: np.random.Generator, s: Sizes) -> None:
+def _action_head(made: RandomWeights, s: Sizes) -> None:
     """Makes the velocity about 4 (x + f), f from the layers: the flow forgets its noise and ends near -f.
 
     `action_in` spreads the action over orthogonal directions of the residual and `action_out` reads the
     same ones; a constant in the other directions keeps the norm from blowing small actions up.
     """
-
-    def stored(array: NDArray[np.float64]) -> NDArray[np.float32]:
-        return array.astype(np.float32, order='C')  # safetensors writes memory as it lies
-
+    tensors, rng = made.tensors, made.rng
     basis, _ = np.linalg.qr(rng.normal(size=(s.expert_width, s.expert_width)))
     directions, rest = basis[:, : s.action_dim], basis[:, s.action_dim :]
     tensors['action_in_proj.weight'] = stored(2.0 * directions)

@@ -14,6 +14,7 @@ def generate_launch_description() -> LaunchDescription:
     use_sim_time = LaunchConfiguration('use_sim_time')
     return LaunchDescription(
         [
+            DeclareLaunchArgument('model', default_value='pi05', description='pi05 or groot'),
             DeclareLaunchArgument('out', default_value='out/demo', description='folder of all results'),
             DeclareLaunchArgument(
                 'use_sim_time',
@@ -29,7 +30,11 @@ def generate_launch_description() -> LaunchDescription:
 def _demo(condition: IfCondition, *options: str) -> ExecuteProcess:
     """The demo starts the node itself and ends with exit code 1 if something is wrong with the result."""
     return ExecuteProcess(
-        cmd=['python3', '-m', 'flashrt_ros.demo', '--out', LaunchConfiguration('out'), *options],
+        cmd=[
+            *('python3', '-m', 'flashrt_ros.demo'),
+            *('--model', LaunchConfiguration('model'), '--out', LaunchConfiguration('out')),
+            *options,
+        ],
         # On the domain of whoever launches it, so that its topics can be looked at meanwhile.
         additional_env={'ROS_DOMAIN_ID': EnvironmentVariable('ROS_DOMAIN_ID', default_value='0')},
         output='screen',

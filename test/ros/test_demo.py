@@ -15,7 +15,7 @@ from fake_policy import FakePolicy, parameters
 from rich.console import Console
 
 from flashrt_core.types import Observation
-from flashrt_ros.demo import _ModelInput, find_data, read_pictures, traffic_faults
+from flashrt_ros.demo import MODELS, _ModelInput, find_data, read_pictures, traffic_faults
 from flashrt_ros.dependence import dependences
 from flashrt_ros.report import ChunkTiming, Report, StreamCounts
 
@@ -23,28 +23,29 @@ SLOTS = ('cam_high', 'cam_left_wrist', 'cam_right_wrist')
 QUIET = Console(quiet=True)
 
 
-def test_demo_passes_and_writes_its_report(domain_id, tmp_path):
+@pytest.mark.parametrize(('model', 'name'), [('pi05', 'pi05'), ('groot', 'groot_n16')])
+def test_demo_passes_and_writes_its_report(domain_id, tmp_path, model: str, name: str):
     environment = os.environ | {'ROS_DOMAIN_ID': str(domain_id), 'ROS_LOG_DIR': str(tmp_path / 'log')}
     done = subprocess.run(
-        [sys.executable, '-m', 'flashrt_ros.demo', '--out', 'out'],
+        [sys.executable, '-m', 'flashrt_ros.demo', '--model', model, '--out', 'out'],
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     for words in ('stamp to command', 'out/report.json', 'out/report.png', '21 changes of one input'):
         assert words in done.stdout
     report = json.loads((tmp_path / 'out' / 'report.json').read_text())
-    assert len(report['chunks']) >= 50
+    assert len(report['chunks']) >= MODELS[model].fewest_chunks
     assert all(stream['unexplained'] == 0 for stream in report['streams'].values())
-    assert report['policy']['model'] == 'pi05'
+    assert report['policy']['model'] == name
 
 
 def test_unknown_model_is_named():
     done = subprocess.run(
-        [sys.executable, '-m', 'flashrt_ros.demo', '--model', 'groot'],
+        [sys.executable, '-m', 'flashrt_ros.demo', '--model', 'openvla'],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "model 'groot' is not supported yet; known: pi05" in done.stderr
+    assert "model 'openvla' is not known; known: pi05, groot" in done.stderr
 
 
 def report(chunks: int = 60, **streams: StreamCounts) -> Report:
@@ -70,17 +71,17 @@ WHOLE = StreamCounts('/camera', 120, 120, {'damaged': 1}, used=90, superseded=28
     ],
 )
 def test_too_few_chunks_or_missing_messages_fail(replayed, words):
-    [fault] = traffic_faults(replayed)
+    [fault] = traffic_faults(replayed, fewest_chunks=50)
     assert words in fault
 
 
 def test_a_whole_account_passes():
-    assert not list(traffic_faults(report(50, top=WHOLE, arm=StreamCounts('/joints', 400, 400, {}))))
+    assert not list(traffic_faults(report(50, top=WHOLE, arm=StreamCounts('/joints', 400, 400, {})), 50))
 
 
-@pytest.fixture(scope='module')
-def pictures() -> dict[str, np.ndarray]:
-    return read_pictures(find_data().model_input, SLOTS)
+@pytest.fixture(scope='module', params=list(MODELS))
+def pictures(request) -> dict[str, np.ndarray]:
+    return read_pictures(find_data(MODELS[request.param]).model_input, SLOTS)
 
 
 def seen(views: list[np.ndarray]) -> _ModelInput:

@@ -139,8 +139,12 @@ def test_autostart_can_be_left_out():
 @pytest.mark.parametrize(('use_sim_time', 'options'), [('false', []), ('true', ['--clock'])])
 def test_demo_runs_one_program(use_sim_time: str, options: list[str]):
     demo = ROOT / 'launch' / 'demo.launch.py'
-    (process,) = run_launch_file(demo, ROOT, {'out': '/tmp/out', 'use_sim_time': use_sim_time})
-    assert process.cmd == ['python3', '-m', 'flashrt_ros.demo', '--out', '/tmp/out', *options]
+    given = {'model': 'groot', 'out': '/tmp/out', 'use_sim_time': use_sim_time}
+    (process,) = run_launch_file(demo, ROOT, given)
+    command = ['python3', '-m', 'flashrt_ros.demo', '--model', 'groot', '--out', '/tmp/out', *options]
+    assert process.cmd == command
+    (default,) = run_launch_file(demo, ROOT, {'use_sim_time': use_sim_time})
+    assert default.cmd[4] == 'pi05'
     assert set(process.additional_env) == {'ROS_DOMAIN_ID'}
     assert ended(process, 0).kind == 'Shutdown'
     with pytest.raises(RuntimeError, match='the demo failed with code 1'):
