@@ -2,11 +2,15 @@
 # Copyright 2026 The flashrt_ros authors
 """Whether the files of a checkpoint belong together and fit the robot, without reading its weights."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from flashrt_core.engine import ModelConfig
 from flashrt_core.errors import Error
+from flashrt_core.groot.action_codec import action_codec
+from flashrt_core.groot.embodiment import read_embodiment
+from flashrt_core.groot.state_codec import state_codec
+from flashrt_core.groot.tokenizer import QwenTokenizer
 from flashrt_core.policy import FlashPolicy
 from flashrt_core.statistics import checkpoint_statistics, read_norm_stats
 from flashrt_core.tokenizer import Tokenizer
@@ -14,7 +18,7 @@ from flashrt_ros.check_findings import Finding, fail, guarded, ok, size, skip, w
 from flashrt_ros.joint_limits import limits_of
 from flashrt_ros.load import check_fit
 from flashrt_ros.parameter_table import ParameterFaults
-from flashrt_ros.parameters import Parameters
+from flashrt_ros.parameters import FAMILIES, GROOT, Parameters
 from flashrt_ros.training_range import compare_ranges
 from flashrt_ros.without_weights import policy_without_weights
 
@@ -28,6 +32,10 @@ class FileCheck:
         self._parameters = parameters
         self._config: ModelConfig | None = None
         self._failed: list[str] = []
+
+    @property
+    def _is_groot(self) -> bool:
+        return FAMILIES[self._parameters.model_config] == GROOT
 
     def findings(self) -> Iterator[Finding]:
         parts = {
@@ -59,11 +67,11 @@ class FileCheck:
             )
             return
         self._config = config
-        yield ok(
-            'checkpoint',
-            f'{given.checkpoint}: {config.model_type}, pictures of {config.image_size} pixels, chunks of '
-            f'{given.horizon or config.horizon} rows, {config.vocab_size} tokens known',
-        )
+        about = f'{given.checkpoint}: {config.model_type}'
+        if not self._is_groot:  # whose embodiments say it
+            rows = given.horizon or config.horizon
+            about += f', pictures of {config.image_size} pixels, chunks of {rows} rows'
+        yield ok('checkpoint', f'{about}, {config.vocab_size} tokens known')
 
     def _weights(self) -> Iterator[Finding]:
         """Headers and sizes of all files; whether the numbers are finite is seen when they are read."""
@@ -90,8 +98,11 @@ class FileCheck:
         )
 
     def _statistics(self) -> Iterator[Finding]:
-        """The file of an openpi checkpoint; those of lerobot are part of the policy."""
+        """Of an openpi checkpoint or of an embodiment of GR00T; those of lerobot are part of the policy."""
         given = self._parameters
+        if self._is_groot:
+            yield self._embodiment()
+            return
         if given.origin != 'openpi':
             return
         explicit = Path(given.statistics) if given.statistics else None
@@ -108,8 +119,26 @@ class FileCheck:
         padding = '' if file.state.columns == joints else f', of which the first {joints} are used'
         yield ok('statistics', f'{columns}{padding}')
 
+    def _embodiment(self) -> Finding:
+        given = self._parameters
+        embodiment = read_embodiment(Path(given.checkpoint), given.embodiment_tag)
+        state = state_codec(embodiment)
+        actions = action_codec(embodiment, state)
+        about = (
+            f'{embodiment.sources["embodiment"]}: state {_widths(state.columns)}; actions '
+            f'{_widths(actions.columns)}; chunks of {embodiment.horizon} rows'
+        )
+        if state.state_dim != len(given.joint_names):
+            return fail(
+                'statistics',
+                f'{about}; the state has {state.state_dim} columns, joints.names {len(given.joint_names)}; '
+                'name the joints of these keys, in this order',
+            )
+        return ok('statistics', about)
+
     def _tokenizer(self) -> Iterator[Finding]:
-        tokenizer = Tokenizer(Path(self._parameters.tokenizer))
+        make = QwenTokenizer if self._is_groot else Tokenizer
+        tokenizer = make(Path(self._parameters.tokenizer))
         about = f'{tokenizer.path}: {tokenizer.vocab_size} pieces'
         if self._config and tokenizer.vocab_size > self._config.vocab_size:
             yield fail(
@@ -144,6 +173,11 @@ class FileCheck:
             for camera in policy.pipeline.cameras
         ]
         yield ok('view slots', f'in the order of the model: {", ".join(slots)}')
+        if 'letterbox' in policy.pipeline.sources:
+            yield ok('letterbox', policy.pipeline.sources['letterbox'])
+        if columns := policy.spec.state_columns:
+            pairs = zip(columns, self._parameters.joint_names, strict=True)
+            yield ok('joints', ', '.join(f'{column} is {joint}' for column, joint in pairs))
         for text in policy.pipeline.warnings:
             yield warn('statistics', text)
         yield ok('normalisation', policy.pipeline.sources['normalisation'])
@@ -182,6 +216,10 @@ class FileCheck:
                 yield warn('training range', text)
             if not warnings:
                 yield ok('training range', 'no joint was trained to go beyond its limits, as far as is known')
+
+
+def _widths(columns: Mapping[str, slice]) -> str:
+    return ', '.join(f'{name} {places.stop - places.start}' for name, places in columns.items())
 
 
 def _chunking_faults(policy: FlashPolicy, parameters: Parameters) -> Iterator[str]:

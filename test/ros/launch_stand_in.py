@@ -57,6 +57,7 @@ TABLE: dict[str, dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         'DeclareLaunchArgument': (('name',), ('default_value', 'description', 'choices', 'condition')),
         'EmitEvent': ((), ('event', 'condition')),
         'ExecuteProcess': ((), _PROCESS),
+        'IncludeLaunchDescription': (('launch_description_source',), ()),
         'LogInfo': ((), ('msg', 'condition')),
         'OpaqueFunction': ((), ('function', 'args', 'kwargs', 'condition')),
         'RegisterEventHandler': (('event_handler',), ('condition',)),
@@ -68,6 +69,7 @@ TABLE: dict[str, dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     },
     'launch.events': {'matches_action': (('target_action',), ())},
     'launch.events.process': {'ProcessExited': ((), ('action', 'returncode'))},
+    'launch.launch_description_sources': {'PythonLaunchDescriptionSource': (('launch_file_path',), ())},
     'launch.substitutions': {
         'EnvironmentVariable': (('name',), ('default_value',)),
         'LaunchConfiguration': (('variable_name',), ('default',)),
@@ -128,19 +130,9 @@ def perform(value: Any, context: Context) -> str:
 
 def run_launch_file(path: Path, share: Path, given: dict[str, str]) -> list[Recorded]:
     """What the file would start, OpaqueFunctions included, with the launch arguments `given`."""
+    context = Context(share)
     with _installed():
-        spec = importlib.util.spec_from_file_location(f'launch_file_{path.stem}', path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        context = Context(share)
-        started: list[Recorded] = []
-        for entity in module.generate_launch_description().initial_entities:
-            if entity.kind == 'DeclareLaunchArgument':
-                _declare(entity, context, given)
-            elif entity.kind == 'OpaqueFunction':
-                started += entity.function(context)
-            else:
-                started.append(entity)
+        started = list(_entities(path, context, given))
     unknown = set(given) - set(context.values)
     if unknown:
         raise LookupError(f'{path.name} declares no argument {sorted(unknown)}')
@@ -148,6 +140,23 @@ def run_launch_file(path: Path, share: Path, given: dict[str, str]) -> list[Reco
     for entity in started:
         _perform_all(entity, context)
     return started
+
+
+def _entities(path: Path, context: Context, given: dict[str, str]) -> Iterator[Recorded]:
+    """Of a launch file and of those that it includes, which see the same launch arguments."""
+    spec = importlib.util.spec_from_file_location(f'launch_file_{path.stem}', path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for entity in module.generate_launch_description().initial_entities:
+        if entity.kind == 'DeclareLaunchArgument':
+            _declare(entity, context, given)
+        elif entity.kind == 'OpaqueFunction':
+            yield from entity.function(context)
+        elif entity.kind == 'IncludeLaunchDescription':
+            included = Path(entity.launch_description_source.launch_file_path)
+            yield from _entities(included, context, given)
+        else:
+            yield entity
 
 
 def _holds(condition: Recorded | None, context: Context) -> bool:
@@ -160,10 +169,12 @@ def _holds(condition: Recorded | None, context: Context) -> bool:
 
 
 def _declare(entity: Recorded, context: Context, given: dict[str, str]) -> None:
-    if 'default_value' not in entity.arguments and entity.name not in given:
-        raise LookupError(f'launch argument {entity.name} is required')
-    value = given.get(entity.name)
-    context.values[entity.name] = perform(entity.default_value, context) if value is None else value
+    if entity.name in given:
+        context.values[entity.name] = given[entity.name]
+    elif entity.name not in context.values:  # declared again, it keeps its value, as in launch
+        if 'default_value' not in entity.arguments:
+            raise LookupError(f'launch argument {entity.name} is required')
+        context.values[entity.name] = perform(entity.default_value, context)
 
 
 def _perform_all(value: Any, context: Context) -> None:

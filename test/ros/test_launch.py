@@ -16,6 +16,7 @@ from lifecycle_msgs.msg import Transition
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / 'launch' / 'pi05_thor.launch.py'
+GROOT = ROOT / 'launch' / 'groot_thor.launch.py'
 
 
 def has_launch() -> bool:
@@ -27,8 +28,8 @@ def has_launch() -> bool:
     return hasattr(launch, 'LaunchDescription')
 
 
-def run(**given: str) -> list[Recorded]:
-    return run_launch_file(FILE, ROOT, given)
+def run(file: Path = FILE, **given: str) -> list[Recorded]:
+    return run_launch_file(file, ROOT, given)
 
 
 def node_of(started: list[Recorded]) -> Recorded:
@@ -68,6 +69,20 @@ def test_given_arguments_replace_parameters_with_their_types(tmp_path):
         'dry_run': ('true', bool),
         'output.type': ('joint_state', str),
     }
+
+
+def test_groot_is_launched_alike_with_an_example_of_its_own(tmp_path):
+    node = node_of(run(GROOT))
+    assert node.parameters[0] == str(ROOT / 'config' / 'groot_thor.yaml')
+    file = tmp_path / 'robot.yaml'
+    file.write_text('')
+    given = {'params_file': str(file), 'namespace': 'left', 'prompt': 'off', 'autostart': 'false'}
+    [node], [other] = run(GROOT, **given), run(FILE, **given)
+    assert node.parameters[0] == str(file)
+    assert values(node) == values(other)
+    assert (node.executable, node.namespace) == (other.executable, other.namespace) == ('policy_node', 'left')
+    kinds = [[entity.kind for entity in run(launched)] for launched in (GROOT, FILE)]
+    assert kinds[0] == kinds[1]
 
 
 def transitions(started: list[Recorded]) -> list[Recorded]:
@@ -178,9 +193,9 @@ def test_stand_in_rejects_what_launch_does_not_have(tmp_path):
 with_launch = pytest.mark.skipif(not has_launch(), reason='launch and launch_ros are not installed')
 
 
-def ros2_launch(*arguments: str, domain_id: int) -> subprocess.CompletedProcess:
+def ros2_launch(*arguments: str, domain_id: int, file: Path = FILE) -> subprocess.CompletedProcess:
     environment = os.environ | {'ROS_DOMAIN_ID': str(domain_id)}
-    command = [shutil.which('ros2') or 'ros2', 'launch', str(FILE), *arguments]
+    command = [shutil.which('ros2') or 'ros2', 'launch', str(file), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
 
 
@@ -224,8 +239,9 @@ def test_real_launch_reports_a_configure_that_fails_and_keeps_the_node(tmp_path:
 
 
 @with_launch
-def test_real_launch_knows_the_arguments(domain_id: int):
-    shown = ros2_launch('--show-args', domain_id=domain_id)
+@pytest.mark.parametrize('launched', [FILE, GROOT], ids=lambda path: path.stem)
+def test_real_launch_knows_the_arguments(domain_id: int, launched: Path):
+    shown = ros2_launch('--show-args', domain_id=domain_id, file=launched)
     assert shown.returncode == 0, shown.stderr
     arguments = 'params_file namespace use_sim_time autostart log_level prompt checkpoint dry_run output_type'
     for argument in arguments.split():

@@ -424,6 +424,19 @@ def test_example_of_thor_runs_fp8_on_the_gpu_and_needs_a_calibration():
     assert 'model.calibration is missing' in faults(flat)
 
 
+def test_groot_example_of_thor_differs_from_that_of_pi_in_the_model_alone():
+    robots = []
+    for name in ('pi05_thor.yaml', 'groot_thor.yaml'):
+        flat = read_parameter_file(ROOT / 'config' / name, NODE)
+        settings = policy_settings(read_parameters(flat, NODE)[0])
+        assert (settings.backend, settings.calibration) != ('cpu', None)
+        robots.append({key: value for key, value in flat.items() if not key.startswith('model.')})
+    pi, groot = robots
+    assert isinstance(settings, GrootSettings)
+    assert pi.keys() - groot.keys() == {'cameras.max_image_bytes', 'actions.delta_mask'}
+    assert {key for key in groot if groot[key] != pi[key]} == {'grippers.model_one'}
+
+
 def test_what_concerns_the_backend_reaches_the_policy():
     settings = policy_settings(
         parameters(

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""A robot on a checkpoint of GR00T: what fits, what is refused by name, and what check and show-input say."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from PIL import Image
+from tiny_checkpoint import write_params
+from typer.testing import CliRunner
+
+from flashrt_core.errors import Error
+from flashrt_ros import check, show_input
+from flashrt_ros.demo import LARGEST_DIFFERENCE, MODELS, find_data, read_pictures
+from flashrt_ros.groot_demo_checkpoint import COLUMNS, EMBODIMENT, VIEWS, write_groot_demo_checkpoint
+from flashrt_ros.input_picture import view_corner
+from flashrt_ros.load import check_fit, load_policy, prepare
+from flashrt_ros.parameter_file import read_parameter_file
+from flashrt_ros.parameter_table import ParameterFaults
+from flashrt_ros.parameters import Parameters, read_parameters
+from flashrt_ros.without_weights import policy_without_weights
+
+NODE = '/policy'
+DATA = find_data(MODELS['groot'])
+SIDE = 252
+
+
+@pytest.fixture(scope='module')
+def tiny(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp('groot') / 'checkpoint'
+    swing = np.sin(np.arange(100)[:, np.newaxis] / 10 + np.arange(14))
+    write_groot_demo_checkpoint(folder, 0.4 + 0.3 * swing)
+    return folder
+
+
+@pytest.fixture
+def checkpoint(tiny: Path, tmp_path: Path) -> Path:
+    """A copy, to be changed."""
+    return shutil.copytree(tiny, tmp_path / 'checkpoint')
+
+
+def groot_values(checkpoint: Path, **changes: object) -> dict[str, object]:
+    """Flat parameters of the demo on this checkpoint; changes use '__' for the dots of a name."""
+    given = {'model.checkpoint': str(checkpoint), 'model.tokenizer': str(checkpoint)}
+    changed = {name.replace('__', '.'): value for name, value in changes.items()}
+    return read_parameter_file(DATA.params, NODE) | given | changed
+
+
+def parameters(checkpoint: Path, **changes: object) -> Parameters:
+    return read_parameters(groot_values(checkpoint, **changes), NODE)[0]
+
+
+def edit(checkpoint: Path, change: Callable[[dict], None]) -> None:
+    """Changes the modalities of the embodiment."""
+    path = checkpoint / 'processor_config.json'
+    document = json.loads(path.read_text())
+    change(document['processor_kwargs']['modality_configs'][EMBODIMENT])
+    path.write_text(json.dumps(document))
+
+
+def fit_faults(given: Parameters) -> str:
+    with pytest.raises(ParameterFaults) as raised:
+        check_fit(policy_without_weights(given), given)
+    return '\n'.join(raised.value.faults)
+
+
+# What fits
+
+
+def test_the_demo_fits_and_is_prepared(tiny):
+    given = parameters(tiny)
+    policy = load_policy(given)
+    assert prepare(policy, given) == 1
+    assert policy.info()['model'] == 'groot_n16'
+    assert policy.spec.state_columns == policy.spec.action_columns
+    assert len(policy.spec.state_columns) == sum(COLUMNS.values()) == len(given.joint_names)
+
+
+def test_without_letterbox_the_trial_has_the_shape_of_the_cameras(tiny):
+    sizes = {
+        f'cameras__{view}__{side}': value for view in VIEWS for side, value in (('height', 48), ('width', 64))
+    }
+    turned = {'cameras__cam_high__rotation': 90}
+    given = parameters(tiny, model__letterbox='off', **sizes, **turned)
+    policy = load_policy(given)
+    assert policy.spec.picture_sizes == dict.fromkeys(VIEWS, (48, 64))
+    prepare(policy, given)
+
+
+# What is refused
+
+
+def test_other_cameras_are_named_with_those_of_the_checkpoint(tiny):
+    names = [*VIEWS[:2], 'front']
+    camera = {'cameras__front__topic': 'front', 'cameras__front__rotation': 90}
+    with pytest.raises(Error, match=r"rotation names .'front'.; the views of embodiment 'aloha_sim' are"):
+        policy_without_weights(parameters(tiny, cameras__names=names, **camera))
+    text = fit_faults(parameters(tiny, cameras__names=names, **(camera | {'cameras__front__rotation': 0})))
+    assert f'cameras.names is {names}, the policy wants {list(VIEWS)}' in text
+
+
+def test_cameras_of_the_past_are_refused(checkpoint):
+    edit(checkpoint, lambda robot: robot['video'].update(delta_indices=[-5, 0]))
+    text = fit_faults(parameters(checkpoint))
+    assert f'wants to see {[f"{view}@-5" for view in VIEWS]}' in text
+    assert 'this node does not keep' in text
+
+
+def test_joints_in_another_order_than_the_state_are_refused(checkpoint):
+    def swap(robot: dict) -> None:
+        for name in ('modality_keys', 'action_configs'):
+            entries = robot['action'][name]
+            entries[:2], entries[2:] = entries[2:], entries[:2]
+
+    edit(checkpoint, swap)
+    text = fit_faults(parameters(checkpoint))
+    assert 'actions of the policy move right_arm[0], right_arm[1]' in text
+    assert 'its state is left_arm[0], left_arm[1]' in text
+
+
+def test_an_action_is_known_by_the_state_that_it_counts_from(checkpoint):
+    """Keys of actions may have names of their own."""
+
+    def rename(robot: dict) -> None:
+        robot['action']['modality_keys'][0] = 'left_motion'
+        robot['action']['action_configs'][0]['state_key'] = 'left_arm'
+
+    edit(checkpoint, rename)
+    path = checkpoint / 'statistics.json'
+    statistics = json.loads(path.read_text())
+    for kind in ('action', 'relative_action'):
+        statistics[EMBODIMENT][kind]['left_motion'] = statistics[EMBODIMENT][kind].pop('left_arm')
+    path.write_text(json.dumps(statistics))
+    given = parameters(checkpoint)
+    check_fit(policy_without_weights(given), given)
+
+
+def test_actions_without_a_gripper_are_refused(checkpoint):
+    def drop(robot: dict) -> None:
+        del robot['action']['modality_keys'][-1]
+        del robot['action']['action_configs'][-1]
+
+    edit(checkpoint, drop)
+    text = fit_faults(parameters(checkpoint))
+    assert 'joints.names has 14 names, the actions of the policy have 13 columns' in text
+
+
+def test_poses_are_refused_where_joints_are_commanded(checkpoint):
+    edit(checkpoint, lambda robot: robot['action']['action_configs'][1].update(type='EEF'))
+    with pytest.raises(Error, match=r"\['left_gripper'\] of embodiment 'aloha_sim' are poses"):
+        policy_without_weights(parameters(checkpoint))
+
+
+def test_another_embodiment_is_refused_with_those_that_there_are(tiny):
+    with pytest.raises(Error, match=r"'gr1' is not in .*; available are \['aloha_sim'\]"):
+        policy_without_weights(parameters(tiny, model__embodiment_tag='gr1'))
+
+
+def test_an_embodiment_that_was_never_trained_is_refused_unless_allowed(checkpoint):
+    from safetensors.numpy import load_file, save_file
+
+    tensors = load_file(checkpoint / 'model.safetensors')
+    weight = tensors['action_head.action_encoder.W1.W']
+    weight[:] = np.random.default_rng(0).normal(0, 0.02, weight.shape)
+    save_file(tensors, checkpoint / 'model.safetensors')
+    with pytest.raises(Error, match='looks as if it was never trained'):
+        load_policy(parameters(checkpoint))
+    load_policy(parameters(checkpoint, model__allow_untrained=True))
+
+
+# Commands
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """Level and text of each line of `flashrt check`."""
+    app = typer.Typer()
+    app.command()(check.run)
+
+    def run(checkpoint: Path, **changes: object) -> list[tuple[str, str]]:
+        params = write_params(tmp_path / 'params.yaml', groot_values(checkpoint, **changes))
+        result = CliRunner().invoke(app, ['--params', str(params), '--no-graph'])
+        assert isinstance(result.exception, SystemExit | None), result.exception
+        found = [(line[:5].strip(), line[5:]) for line in result.output.splitlines()[:-1]]
+        assert result.exit_code == int('FAIL' in [level for level, _ in found])
+        return found
+
+    return run
+
+
+def test_check_passes_and_says_which_joint_is_which(lines, tiny):
+    found = lines(tiny)
+    assert not [text for level, text in found if level in ('FAIL', 'WARN')]
+    said = dict(text.split(': ', 1) for level, text in found if level == 'OK')
+    assert 'left_arm 6, left_gripper 1' in said['statistics']
+    assert 'chunks of 40 rows' in said['statistics']
+    assert said['joints'].startswith('left_arm[0] is left_waist, left_arm[1] is left_shoulder')
+    assert (said['letterbox'], said['normalisation']) == ('on', 'by min and max')
+    assert '262 pieces' in said['tokenizer']
+    assert 'of 160 tokens' in said['token budget']
+
+
+def fewer_joints(checkpoint: Path) -> None:
+    edit(checkpoint, lambda robot: robot['state']['modality_keys'].pop())
+    edit(checkpoint, lambda robot: robot['action']['modality_keys'].pop())
+    edit(checkpoint, lambda robot: robot['action']['action_configs'].pop())
+
+
+@pytest.mark.parametrize(
+    ('damage', 'changes', 'words'),
+    [
+        (fewer_joints, {}, 'statistics: .*right_arm 6; actions.*the state has 13 columns, joints.names 14'),
+        (lambda folder: (folder / 'vocab.json').unlink(), {}, 'tokenizer: .*vocab.json does not exist'),
+        (lambda folder: (folder / 'statistics.json').unlink(), {}, 'statistics: .*statistics.json'),
+        (lambda folder: (folder / 'model.safetensors').unlink(), {}, 'weights: '),
+        (lambda _: None, {'model__embodiment_tag': 'gr1'}, "statistics: .*'gr1' is not in"),
+        (lambda _: None, {'model__prompt_capacity': 50}, 'token budget: .*the capacity is 50'),
+        (lambda _: None, {'chunk__mode': 'rtc'}, 'parameters: .*chunk.mode is rtc'),
+        (lambda _: None, {'model__origin': 'openpi'}, 'parameters: .*model.origin is for Pi models'),
+        (lambda _: None, {'cameras__max_image_bytes': 9}, 'parameters: .*max_image_bytes is for Pi models'),
+    ],
+)
+def test_check_names_what_is_wrong(lines, checkpoint, damage, changes, words):
+    damage(checkpoint)
+    start, *parts = words.split('.*')
+    found = [text for level, text in lines(checkpoint, **changes) if level == 'FAIL']
+    assert any(text.startswith(start) and all(part in text for part in parts) for text in found), found
+
+
+def test_show_input_shows_what_the_model_gets(tiny, tmp_path):
+    app = typer.Typer()
+    app.command()(show_input.run)
+    params = write_params(tmp_path / 'params.yaml', groot_values(tiny))
+    out = tmp_path / 'input.png'
+    given = [DATA.bag, '--params', params, '--out', out, '--at', 7.98]
+    result = CliRunner().invoke(app, [str(argument) for argument in given], env={'COLUMNS': '200'})
+    assert result.exit_code == 0, result.output
+    assert 'hand the red cube to the other arm<image 1><image 2><image 3>' in result.output
+    picture = np.asarray(Image.open(out)).astype(int)
+    # The last pictures of the recording, as OpenCV and Pillow scale them.
+    for index, expected in enumerate(read_pictures(DATA.model_input, VIEWS).values()):
+        top, left = view_corner(index, SIDE)
+        view = picture[top : top + SIDE, left : left + SIDE]
+        assert np.abs(view - expected).max() <= LARGEST_DIFFERENCE
