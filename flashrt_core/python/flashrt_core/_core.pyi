@@ -41,7 +41,7 @@ class ModelConfig:
     def image_token(self) -> int:
         """Marks the rows of a conversation that an image fills; 0 where there is none."""
     def markup_rows(self, cameras: int) -> list[int]:
-        """Of GR00T's published conversation: tokens from the image of each camera to the next one, or to the end."""
+        """Of GR00T's published conversation: tokens from the image of each camera to the next, or the end."""
     @property
     def vocab_size(self) -> int: ...
     @property
@@ -66,7 +66,7 @@ class ModelConfig:
 def read_model_config(checkpoint: str | PathLike[str]) -> ModelConfig:
     """Reads the configuration in a checkpoint folder.
 
-    Raises ModelNotSupportedError for Pi0-FAST and other versions of GR00T than N1.6, Error for what is missing
+    Raises ModelNotSupportedError for Pi0-FAST and for GR00T other than N1.6, Error for what is missing
     or contradicts itself.
     """
 
