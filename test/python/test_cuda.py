@@ -27,7 +27,7 @@ def test_a_device_that_does_not_exist_is_refused():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize('folder', ['pi05_tiny', 'pi05_heads', 'pi0_tiny', 'groot_n16_tiny'])
+@pytest.mark.parametrize('folder', ['pi05_tiny', 'pi05_heads', 'pi0_tiny', 'rtc', 'groot_n16_tiny'])
 def test_float32_agrees_with_the_reference_data(folder):
     report = check_folder(GOLDEN / folder, RunOptions(backend='cuda'))
     assert report.passed(), report
