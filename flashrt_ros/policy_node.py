@@ -264,9 +264,17 @@ class PolicyNode(LifecycleNodeMixin, Node):
     def _on_control_tick(self) -> None:
         with self._commanding:
             if (parts := self._parts) and self._state == 'active':
-                parts.computer.enter_control()
-                now = self._now()
-                self._send(parts, parts.motion.tick(now.steady_s, self._inputs(parts, now)))
+                try:
+                    self._control(parts)
+                except Exception as error:  # whatever it is, the robot is stopped and the node lives
+                    why = f'control failed: {error or type(error).__name__}'
+                    self._warn('control', 'failed', why)
+                    self._send(parts, parts.motion.refuse(why))
+
+    def _control(self, parts: Configured) -> None:
+        parts.computer.enter_control()
+        now = self._now()
+        self._send(parts, parts.motion.tick(now.steady_s, self._inputs(parts, now)))
 
     def _inputs(self, parts: Configured, now: Moment) -> Inputs:
         reason = parts.observations.check(now)

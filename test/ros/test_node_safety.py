@@ -197,6 +197,19 @@ def test_chunks_that_are_not_finite_hold_and_then_stop(ros: Spinner):
     bench.status('commanding')
 
 
+def test_fault_inside_a_control_tick_stops_the_robot_and_the_node_lives(ros: Spinner, monkeypatch):
+    bench = Commanded(ros)
+    bench.go()
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.node._parts.motion, 'tick', lambda *_: 1 / 0)
+        status = bench.status('stopped: control failed: division by zero')
+    assert status.level == DiagnosticStatus.ERROR
+    assert bench.still() == 0
+    assert len(bench.commands[-1].points) == 1
+    assert bench.service('start').success
+    bench.status('commanding')
+
+
 def test_clamps_are_counted_by_joint(ros: Spinner):
     bench = Commanded(ros)
     bench.policy_options = {
