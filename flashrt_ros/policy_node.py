@@ -10,8 +10,6 @@ from contextlib import ExitStack
 from typing import Any
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
-from rclpy.clock import Clock, ClockType, JumpThreshold, TimeJump
-from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNodeMixin, LifecycleState, TransitionCallbackReturn
 from rclpy.node import Node
 from rclpy.timer import Timer
@@ -26,10 +24,11 @@ from flashrt_ros.description_topic import receive_limits
 from flashrt_ros.device_watch import DeviceWatch
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.health import Health, Situation, Throttle
-from flashrt_ros.inputs import FORWARD_JUMP_S, Moment, Rejected, StepWatch
+from flashrt_ros.inputs import Moment, Rejected
 from flashrt_ros.latency import LatencyRecorder
 from flashrt_ros.load import LoadPolicy, load_policy, prepare
 from flashrt_ros.motion import Inputs, Motion
+from flashrt_ros.node_clock import NodeClock
 from flashrt_ros.node_parameters import NodeParameters
 from flashrt_ros.observations import ObservationBuffer
 from flashrt_ros.outputs import OutputMap
@@ -41,9 +40,6 @@ from flashrt_ros.topics import CommandPublisher, Topics
 from flashrt_ros.training_range import compare_ranges
 from flashrt_ros.transitions import refuse_unknown_transitions
 from flashrt_ros.worker import InferenceResult, InferenceWorker, WorkerSeams
-
-_CLOCK_PATIENCE_S = 3.0  # simulated time without a clock is reported after this
-_BACKWARD_STEP_S = 0.2  # of the system clock; a smaller one is past before it matters
 
 
 class PolicyNode(LifecycleNodeMixin, Node):
@@ -65,7 +61,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
         # Held from the decision what to send until it is sent: no command overtakes a stop.
         self._commanding = threading.RLock()
         self._state, self._progress, self._fault = 'unconfigured', '', ''
-        self._throttle, self._born_s = Throttle(), time.monotonic()
+        self._throttle = Throttle()
         self._settings = NodeParameters(self)
         self._settings.guard(lambda: self._state, {'prompt': self._set_prompt})
         services = {
@@ -76,16 +72,11 @@ class PolicyNode(LifecycleNodeMixin, Node):
         }
         for name, handler in services.items():
             self.create_service(Trigger, f'~/{name}', handler, callback_group=self._group)
-        jumps = JumpThreshold(
-            min_forward=Duration(seconds=FORWARD_JUMP_S), min_backward=Duration(nanoseconds=-1)
-        )
-        self._jumps = self.get_clock().create_jump_callback(jumps, post_callback=self._on_clock_jump)
+        self._time = NodeClock(self, self._begin_afresh)
         self._status = StatusReporter(self, self._situation, self._health)
-        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._steps = StepWatch(self._now())
-        often = (self._status.publish_changes, self._watch_clock)
+        often = (self._status.publish_changes, self._time.watch)
         for period_s, task in ((PERIOD_S, self._status.publish_all), *((0.1, task) for task in often)):
-            self.create_timer(period_s, task, callback_group=self._group, clock=self._steady)
+            self.create_timer(period_s, task, callback_group=self._group, clock=self._time.steady)
 
     # Lifecycle
 
@@ -117,7 +108,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
             self._log_warnings(compare_ranges(parameters, limits, policy.action_range()))
             observations = ObservationBuffer(parameters, self._warn)
             self._latch.configure(parameters.estop_required, parameters.estop_timeout_s)
-            motion = Motion(parameters, limits, policy.spec, self._latch, self._warn, self._pace_s)
+            motion = Motion(parameters, limits, policy.spec, self._latch, self._warn, self._time.pacing_s)
             # A latched prompt arrives as soon as the topics exist: the worker is there before.
             worker = InferenceWorker(
                 policy, observations, GripperMap(parameters), self._seams(motion), parameters, prompt_id
@@ -148,7 +139,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     def _seams(self, motion: Motion) -> WorkerSeams:
         return WorkerSeams(
-            now=self._now,
+            now=self._time.now,
             wants_chunk=motion.wants_chunk,
             mark=motion.mark,
             prefix=motion.prefix,
@@ -158,21 +149,15 @@ class PolicyNode(LifecycleNodeMixin, Node):
         )
 
     def _make_control_timer(self, period_s: float) -> Timer:
-        # A step of the system clock must not delay a command; simulated time paces it, as fast as it runs.
-        clock = self.get_clock() if self.get_clock().ros_time_is_active else self._steady
-        return self.create_timer(period_s, self._on_control_tick, MutuallyExclusiveCallbackGroup(), clock)
-
-    def _pace_s(self) -> float:
-        """On the clock of the control timer."""
-        now = self._now()
-        return now.ros_ns / 1e9 if self.get_clock().ros_time_is_active else now.steady_s
+        group = MutuallyExclusiveCallbackGroup()
+        return self.create_timer(period_s, self._on_control_tick, group, self._time.pacing)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         parts = self._parts
         with self._commanding:
             self._fault = ''
             try:
-                parts.observations.reset(not_before_ns=self._now().ros_ns)
+                parts.observations.reset(not_before_ns=self._time.now().ros_ns)
                 self._state = 'active'
                 parts.worker.activate()
                 garbage_collector.freeze()
@@ -237,7 +222,9 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     def _on_frame(self, slot: str, read: Callable[[Any], Frame], message: Any) -> None:
         if (parts := self._parts) and self._state == 'active':
-            if parts.observations.add_frame(slot, read(message), stamp_ns(message.header.stamp), self._now()):
+            if parts.observations.add_frame(
+                slot, read(message), stamp_ns(message.header.stamp), self._time.now()
+            ):
                 parts.worker.notify()
 
     def _on_joints(self, topic: str, message: Any) -> None:
@@ -247,7 +234,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
             except Rejected as rejected:
                 parts.observations.reject(topic, rejected)
                 return
-            if parts.observations.add_joints(topic, sample, stamp_ns(message.header.stamp), self._now()):
+            if parts.observations.add_joints(topic, sample, stamp_ns(message.header.stamp), self._time.now()):
                 parts.worker.notify()
 
     def _on_chunk(self, result: InferenceResult) -> None:
@@ -273,7 +260,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     def _control(self, parts: Configured) -> None:
         parts.computer.enter_control()
-        now = self._now()
+        now = self._time.now()
         self._send(parts, parts.motion.tick(now.steady_s, self._inputs(parts, now)))
 
     def _inputs(self, parts: Configured, now: Moment) -> Inputs:
@@ -286,14 +273,14 @@ class PolicyNode(LifecycleNodeMixin, Node):
         if command is None:
             return
         try:
-            parts.commands.send(parts.outputs.split(command), parts.motion.anchor, self._now())
+            parts.commands.send(parts.outputs.split(command), parts.motion.anchor, self._time.now())
         except ChunkRefused as refused:  # whatever was wrong before: this number leaves the node nowhere
             why = f'command refused before publishing: {refused}'
             self.get_logger().error(why)
             # What was sent before is overridden; the override of a refused override is none.
             self._send(parts, parts.motion.refuse(why))
             return
-        parts.latency.note_command(command.chunk_id, self._now())
+        parts.latency.note_command(command.chunk_id, self._time.now())
 
     def _stop_commanding(self) -> None:
         with self._commanding:
@@ -303,7 +290,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
     def _on_estop(self, is_pressed: bool) -> None:
         """In every state and whatever inference does: the override leaves at once."""
         with self._commanding:
-            now_s = self._now().steady_s
+            now_s = self._time.now().steady_s
             if parts := self._parts:
                 self._send(parts, parts.motion.press_stop(is_pressed, now_s))
             else:  # a latched stop comes while configure is not at its end
@@ -326,7 +313,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     def _on_estop_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         with self._commanding:
-            if refusal := self._latch.reset(self._now().steady_s):
+            if refusal := self._latch.reset(self._time.now().steady_s):
                 return _answer(response, False, refusal)
         return _answer(response, True, 'the stop is no longer latched; call ~/start to command')
 
@@ -354,25 +341,11 @@ class PolicyNode(LifecycleNodeMixin, Node):
         if parts := self._parts:
             parts.worker.request_prompt(text)
 
-    def _on_clock_jump(self, jump: TimeJump) -> None:
-        self._begin_afresh(jump.delta.nanoseconds / 1e9)
-
-    def _watch_clock(self) -> None:
-        if self.get_clock().ros_time_is_active:  # its jumps are reported
-            self._steps = StepWatch(self._now())
-            return
-        step_s = self._steps.step_s(self._now())
-        if step_s < -_BACKWARD_STEP_S or step_s > FORWARD_JUMP_S:
-            self._begin_afresh(step_s)
-
     def _begin_afresh(self, jump_s: float) -> None:
         if parts := self._parts:
             self.get_logger().warning(f'the clock jumped by {jump_s:.3f} s; starting afresh')
             parts.observations.reset()
             self._restart()
-
-    def _now(self) -> Moment:
-        return Moment(self.get_clock().now().nanoseconds, time.monotonic_ns())
 
     # Reports
 
@@ -385,8 +358,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
             self.get_logger().warning(text)
 
     def _is_waiting_for_clock(self) -> bool:
-        is_silent = self.get_clock().ros_time_is_active and self.get_clock().now().nanoseconds == 0
-        is_waiting = is_silent and time.monotonic() - self._born_s > _CLOCK_PATIENCE_S
+        is_waiting = self._time.is_missing()
         if is_waiting:
             self._warn('clock', 'silent', 'use_sim_time is true, but nothing is published on /clock')
         return is_waiting
@@ -394,11 +366,11 @@ class PolicyNode(LifecycleNodeMixin, Node):
     def _situation(self) -> Situation:
         parts, waits = self._parts, self._is_waiting_for_clock()
         situation = Situation(self._state, self._progress, self._fault, waits)
-        return situation if parts is None else parts.situation(situation, self._now())
+        return situation if parts is None else parts.situation(situation, self._time.now())
 
     def _health(self) -> Health:
         situation, parts = self._situation(), self._parts
-        return Health(situation) if parts is None else parts.health(situation, self._now())
+        return Health(situation) if parts is None else parts.health(situation, self._time.now())
 
 
 def _answer(response: Trigger.Response, is_success: bool, message: str) -> Trigger.Response:

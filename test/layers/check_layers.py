@@ -50,6 +50,7 @@ RCLPY_MODULES = (
     'bag_player.py',
     'description_topic.py',
     'graph_observer.py',
+    'node_clock.py',
     'node_parameters.py',
     'node_process.py',
     'policy_node.py',

@@ -80,7 +80,7 @@ def test_system_clock_that_is_set_back_begins_afresh(ros: Spinner):
     """Else pictures from before would stay new, and all that follow would be out of order, for an hour."""
     bench = Bench(ros, start_on_activate=True)
     set_ns = 0
-    bench.node._now = lambda: Moment(time.time_ns() + set_ns, time.monotonic_ns())
+    bench.node._time.now = lambda: Moment(time.time_ns() + set_ns, time.monotonic_ns())
     bench.activate()
     bench.feed()
     eventually(lambda: bench.chunks, 'a chunk')
