@@ -77,7 +77,8 @@ class Motion:
         outputs = OutputMap(parameters)
         is_velocity = outputs.is_velocity
         self.player = ChunkPlayer(player_settings(parameters, spec.horizon, spec.max_hard_delay))
-        self.gate = FirstCommandGate(limits.names, _gaps(parameters), parameters.first_command, is_velocity)
+        self._max_first_gap = _gaps(parameters)
+        self.gate = FirstCommandGate(limits.names, self._max_first_gap, parameters.first_command, is_velocity)
         is_gripper = np.isin(parameters.joint_names, parameters.gripper_names)
         self.limits = CommandLimits(limits, is_velocity, parameters.max_clamped_rows, is_gripper)
         self.latch = latch
@@ -220,6 +221,8 @@ class Motion:
             return
         self._bad_chunks += 1
         self._interrupt('a refused chunk')
+        if self._must_stop:  # more of them came before the tick that ends the run
+            return
         if refused.reason == 'too_many_clamped':
             self._must_stop = f'chunk {chunk.chunk_id}: {refused}'
         elif self._bad_chunks >= self._max_bad_chunks:
@@ -275,9 +278,14 @@ class Motion:
                 self._count(first_commands_refused=1)
                 self.player.drop_chunk()
                 return False
-            if self._sent is None or self._is_silent:  # else a hold stands, and steps count from it
-                self._sent = measured
+            self._sent = self._standing(measured)
         return True
+
+    def _standing(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[joints] where steps count from: the hold, if one stands and the robot is near it, or the robot."""
+        if self._sent is None or self._is_silent:
+            return measured
+        return np.where(np.abs(self._sent - measured) <= self._max_first_gap, self._sent, measured)
 
     def _limited(self, wanted: Command, measured: NDArray[np.float64] | None) -> Command | None:
         try:

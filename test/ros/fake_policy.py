@@ -99,6 +99,7 @@ class FakePolicy:
         self.warm_ups = self.resets = self.views = 0
         self.gate = threading.Event()  # closed: inference waits
         self.gate.set()
+        self.hangs = False
 
     def _state_then_up(self, observation: Observation) -> NDArray:
         """Row i is the state plus (i + 1) / 100."""
@@ -127,7 +128,9 @@ class FakePolicy:
         if self.failure:
             raise Error(self.failure)
         time.sleep(self.seconds)
-        self.gate.wait()
+        while not self.gate.wait(0.01):
+            self.hangs = True
+        self.hangs = False
         actions = np.asarray(self._answer(observation), np.float64)
         return ActionChunk(
             actions=actions,

@@ -22,6 +22,7 @@ from ros_spinner import Spinner, eventually
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
+from trajectory_msgs.msg import JointTrajectory
 
 from flashrt_ros.msg import ActionChunk
 from flashrt_ros.parameters import Parameters
@@ -46,6 +47,19 @@ def picture(colour: tuple[int, int, int], stamp: Any, height: int = 12, width: i
     message.data = array.array('B', pixels.tobytes())
     message.header.stamp = stamp
     return message
+
+
+def holds(hold: JointTrajectory, before: JointTrajectory) -> bool:
+    """Whether `hold` is one point on the way of the trajectory before it.
+
+    On a machine that kept up it is the first point; after missed ticks the controller has gone on.
+    """
+    (point,) = hold.points
+    way = np.array([point.positions for point in before.points])
+    near = 1e-9
+    return bool(
+        ((point.positions >= way.min(axis=0) - near) & (point.positions <= way.max(axis=0) + near)).all()
+    )
 
 
 class Bench:

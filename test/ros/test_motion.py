@@ -423,6 +423,15 @@ def test_after_a_hold_steps_count_from_the_hold_and_not_from_a_robot_that_lags()
     np.testing.assert_allclose(it.tick().rows[0], held + 0.005)
 
 
+def test_after_a_hold_steps_count_from_a_robot_that_was_moved_away():
+    it = Rig().start(chunk('ok'))
+    held = it.play(3)[-1].rows[0]
+    it.tick(lost='camera wrist is 0.300 s old')
+    it.measured = held + np.array([0.25, 0, 0, 0, 0, 0, 0])
+    it.give(np.tile(it.measured, (10, 1)))
+    np.testing.assert_allclose(it.tick().rows[0], held + np.array([0.25, 0, 0, 0, 0, 0, 0]))
+
+
 def test_after_silence_steps_count_from_the_robot():
     it = Rig(safety__reaction='stop_publishing').start(chunk('ok'))
     held = it.play(3)[-1].rows[0]

@@ -57,6 +57,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.marks = [self.motion.mark()]
         self.sent: np.ndarray | None = None  # the row published last
         self.last: tuple[Command, float] | None = None  # the command published last, and when
+        self.gap = np.full(7, chosen.max_first_gap[0])
+        self.has_sent = False  # in this run
 
     # What comes in
 
@@ -121,9 +123,10 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def start(self):
-        was_latched = self.latch.is_latched
+        was_latched, was_running = self.latch.is_latched, self.motion.is_running
         refusal = self.motion.start()
         assert bool(refusal) == was_latched
+        self.has_sent &= was_running
         if not refusal and self.sent is None:
             assert self.motion.gate.is_armed
 
@@ -212,14 +215,20 @@ class AnyOrder(RuleBasedStateMachine):
             return
         if command.chunk_id == 0:
             if was_armed and not self.motion.gate.is_armed:  # it passed, and was refused after that
-                self.sent, self.last = inputs.measured, None
+                self.sent, self.last = self._standing(inputs.measured), None
             self._is_override(command, True)
             return
         assert not self.latch.is_latched
         assert not inputs.lost
         assert inputs.measured is not None
-        self._obeys(command, inputs.measured if was_armed else self._reached())
-        self.sent, self.last = command.rows[0], (command, self.now_s)
+        self._obeys(command, self._standing(inputs.measured) if was_armed else self._reached())
+        self.sent, self.last, self.has_sent = command.rows[0], (command, self.now_s), True
+
+    def _standing(self, measured: np.ndarray) -> np.ndarray:
+        """The hold where the robot is near it, otherwise the robot."""
+        if not self.has_sent:
+            return measured
+        return np.where(np.abs(self._reached() - measured) <= self.gap, self._reached(), measured)
 
     def _follow(self, lag: float):
         if self.sent is not None and self.motion.is_running:

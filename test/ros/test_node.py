@@ -19,7 +19,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
-from robot_bench import BLUE, JOINTS, LATCHED, RED, REST, Bench, key_values, picture
+from robot_bench import BLUE, JOINTS, LATCHED, RED, REST, Bench, holds, key_values, picture
 from ros_spinner import Spinner, eventually
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Float64MultiArray
@@ -70,7 +70,7 @@ def test_command_path_ends_in_the_safe_reaction(ros: Spinner):
     np.testing.assert_array_equal(received[0].points[0].positions, chunk[0, :7])
     bench.node.release()
     hold = eventually(lambda: len(received[-1].points) == 1 and received[-1], 'the safe reaction')
-    np.testing.assert_array_equal(hold.points[0].positions, received[-2].points[0].positions)
+    assert holds(hold, received[-2])
     assert hold.points[0].time_from_start.nanosec == 50_000_000
     for command in received:
         assert all(len(point.positions) == 7 and 3.0 not in point.positions for point in command.points)

@@ -11,7 +11,7 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from fake_policy import ARM, CASES
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
-from robot_bench import LATCHED, REST, Bench, key_values
+from robot_bench import LATCHED, Bench, holds, key_values
 from ros_spinner import Spinner, eventually
 from std_msgs.msg import Bool, String
 from trajectory_msgs.msg import JointTrajectory
@@ -61,9 +61,7 @@ def test_stop_overrides_latches_and_needs_reset_and_start(ros: Spinner, stop_qos
     status = bench.status('the stop was pressed')
     assert status.level == DiagnosticStatus.ERROR
     assert bench.still() == 0
-    last = bench.commands[-1]
-    assert len(last.points) == 1  # the override of what lies in the controller
-    assert last.points[0].positions == bench.commands[-2].points[0].positions
+    assert holds(bench.commands[-1], bench.commands[-2])  # the override of what lies in the controller
     refused = bench.service('start')
     assert not refused.success
     assert 'estop_reset' in refused.message
@@ -84,8 +82,7 @@ def test_stop_does_not_wait_for_an_inference_and_its_result_is_dropped(ros: Spin
     bench = Commanded(ros)
     bench.go()
     bench.policy.gate.clear()
-    seen = len(bench.policy.observations)
-    eventually(lambda: len(bench.policy.observations) > seen, 'an inference that hangs')
+    eventually(lambda: bench.policy.hangs, 'an inference that hangs')
     eventually(lambda: bench.press() or not bench.node._parts.motion.is_running, 'the stop is heard')
     bench.status('the stop was pressed')
     bench.policy.gate.set()
@@ -220,8 +217,10 @@ def test_clamps_are_counted_by_joint(ros: Spinner):
     eventually(
         lambda: int(key_values(bench.statuses[-1])['play.position_clamps.joint_3']) > 0, 'clamps of joint_3'
     )
-    steps = np.diff([REST, *(command.points[0].positions for command in bench.commands)], axis=0)
-    assert steps[:, 2].max() <= 1.5 * 0.05 + 1e-9
+    # Within a command; from one to the next a busy machine may miss ticks, and the trajectory goes on.
+    moving = [command for command in bench.commands if len(command.points) > 1]
+    steps = [np.diff([point.positions[2] for point in command.points]).max() for command in moving]
+    assert 0 < max(steps) <= 1.5 * 0.05 + 1e-9
     assert max(command.points[-1].positions[2] for command in bench.commands) <= 2.0
 
 
@@ -229,8 +228,7 @@ def test_new_prompt_holds_until_its_first_chunk(ros: Spinner):
     bench = Commanded(ros)
     bench.go()
     bench.policy.gate.clear()
-    seen = len(bench.policy.observations)
-    eventually(lambda: len(bench.policy.observations) > seen, 'an inference that hangs')
+    eventually(lambda: bench.policy.hangs, 'an inference that hangs')
     bench.set_prompt('open the drawer')
     bench.policy.gate.set()
     eventually(lambda: bench.chunks[-1].prompt == 'open the drawer', 'a chunk of the new prompt')
