@@ -288,7 +288,7 @@ def test_warm_up_runs_at_configure_and_is_no_delay(ros: Spinner):
     bench.policy.seconds = 0.0
     bench.feed()
     status = bench.status('commanding')
-    assert key_values(status)['play.skipped_rows'] == '0'
+    assert int(key_values(status)['play.skipped_rows']) < 6  # rows of 0.3 s
     latency = eventually(lambda: bench.latencies, 'latency')[-1]
     inference = next(status for status in latency.status if status.name.endswith('latency inference'))
     assert float(key_values(inference)['max_ms']) < 300

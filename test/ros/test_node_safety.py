@@ -41,12 +41,14 @@ class Commanded(Bench):
         assert self.service('start').success
         eventually(lambda: len(self.commands) > 3 and len(self.commands[-1].points) > 1, 'motion')
 
-    def still(self, seconds: float = 0.5) -> int:
-        """How many commands came in some control periods, after those under way have arrived."""
-        time.sleep(0.2)
-        count = len(self.commands)
-        time.sleep(seconds)
-        return len(self.commands) - count
+    def still(self) -> int:
+        """How many commands still come in half a second, once those under way had twenty to arrive."""
+        deadline, news = time.monotonic() + 20.0, 1
+        while news and time.monotonic() < deadline:
+            count = len(self.commands)
+            time.sleep(0.5)
+            news = len(self.commands) - count
+        return news
 
 
 @pytest.mark.parametrize(
