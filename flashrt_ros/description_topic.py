@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import String
 
 from flashrt_core.errors import Error
 from flashrt_ros.joint_limits import JointLimits, limits_of
 from flashrt_ros.parameters import Parameters
+from flashrt_ros.qos import LATCHED
 from flashrt_ros.robot_description import parse_joint_limits
 
 _TOPIC = 'robot_description'
@@ -30,9 +30,8 @@ def receive_limits(node: Node, parameters: Parameters) -> JointLimits:
         texts.append(message.data)
         arrived.set()
 
-    latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     subscription = node.create_subscription(
-        String, _TOPIC, take, latched, callback_group=MutuallyExclusiveCallbackGroup()
+        String, _TOPIC, take, LATCHED, callback_group=MutuallyExclusiveCallbackGroup()
     )
     try:
         if not arrived.wait(_PATIENCE_S):

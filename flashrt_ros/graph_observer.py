@@ -17,7 +17,7 @@ from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import parameter_value_to_python
-from rclpy.qos import DurabilityPolicy, QoSCompatibility, QoSProfile, ReliabilityPolicy, qos_check_compatible
+from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 from rclpy.serialization import deserialize_message
 from rclpy.signals import SignalHandlerOptions
 from rclpy.topic_endpoint_info import TopicEndpointInfo
@@ -29,6 +29,7 @@ from flashrt_ros.check_controller import CONSTRAINTS, PARAMETERS
 from flashrt_ros.conversions import command_class
 from flashrt_ros.graph_view import Endpoint, GraphView, InputView, OutputView
 from flashrt_ros.parameters import Parameters
+from flashrt_ros.qos import CAMERA_DEPTH, EITHER_WAY, LATCHED, stream_profile
 from flashrt_ros.topic_names import resolve
 
 _NAME = 'flashrt_check'
@@ -37,9 +38,7 @@ _ANSWER_S = 2.0  # of a parameter service
 _DISCOVERED_S = 0.3  # the rest of the graph comes shortly after the part that was waited for
 _MOST_RECENT = 4000  # messages of a joint topic: more than a second of any driver
 _CAMERAS = {'raw': Image, 'compressed': CompressedImage}
-_LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _NO_EVENTS = SubscriptionEventCallbacks(use_default_callbacks=False)  # they log what is told here
-_VOLATILE = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 # What the graph tells of a subscription has durations without end; those of a profile begin as zero.
 _COMMANDS = QoSProfile(depth=1, deadline=Infinite, liveliness_lease_duration=Infinite)
 
@@ -137,7 +136,7 @@ class _Observer:
         self._descriptions: deque[str] = deque(maxlen=1)
         self._description_topic = resolve('robot_description', node_name)
         node.create_subscription(
-            String, self._description_topic, lambda message: self._descriptions.append(message.data), _LATCHED
+            String, self._description_topic, lambda message: self._descriptions.append(message.data), LATCHED
         )
         self._listeners = list(self._listen())
 
@@ -145,16 +144,16 @@ class _Observer:
         """As topics.py of the node subscribes."""
         parameters = self._parameters
         for camera in parameters.cameras:
-            profile = _profile(camera.reliability)
+            profile = stream_profile(camera.reliability, CAMERA_DEPTH)
             topic = resolve(camera.topic, self._node_name)
             yield _Listener(self._node, 'camera', camera.slot, topic, _CAMERAS[camera.transport], [profile])
         for topic in parameters.joint_topics:
-            profile = _profile(parameters.joint_reliability, depth=_MOST_RECENT)
+            profile = stream_profile(parameters.joint_reliability, _MOST_RECENT)
             yield _Listener(
                 self._node, 'joints', topic, resolve(topic, self._node_name), JointState, [profile]
             )
         topic = resolve(parameters.estop_topic, self._node_name)
-        yield _Listener(self._node, 'estop', 'estop', topic, Bool, [_LATCHED, _VOLATILE])
+        yield _Listener(self._node, 'estop', 'estop', topic, Bool, EITHER_WAY)
 
     def spin(self, duration_s: float, is_done: Callable[[], bool] = lambda: False) -> None:
         end_s = time.monotonic() + duration_s
@@ -238,11 +237,6 @@ class _Observer:
             return future.result() if future.done() else None
         finally:
             self._node.destroy_client(client)
-
-
-def _profile(reliability: str, depth: int = 5) -> QoSProfile:
-    kinds = {'best_effort': ReliabilityPolicy.BEST_EFFORT, 'reliable': ReliabilityPolicy.RELIABLE}
-    return QoSProfile(depth=depth, reliability=kinds[reliability])
 
 
 def _endpoint(info: TopicEndpointInfo, qos_fault: str = '') -> Endpoint:

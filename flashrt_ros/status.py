@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.event_handler import PublisherEventCallbacks
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile
 
 from flashrt_ros.health import CONNECTED, Health, Situation, words
 from flashrt_ros.observations import StreamHealth
+from flashrt_ros.qos import LATCHED
 
 LEVELS = {'ok': DiagnosticStatus.OK, 'warn': DiagnosticStatus.WARN, 'error': DiagnosticStatus.ERROR}
 # Events that nobody handles would cost the executor time for every message.
@@ -27,9 +27,8 @@ class StatusReporter:
         self._health = health
         self._name = node.get_fully_qualified_name()
         self._clock = node.get_clock()
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self._status = node.create_publisher(
-            DiagnosticStatus, '~/status', latched, event_callbacks=_NO_EVENTS
+            DiagnosticStatus, '~/status', LATCHED, event_callbacks=_NO_EVENTS
         )
         self._diagnostics = node.create_publisher(
             DiagnosticArray, '/diagnostics', 10, event_callbacks=_NO_EVENTS

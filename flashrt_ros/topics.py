@@ -14,7 +14,7 @@ from rclpy.duration import Duration
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.publisher import Publisher
-from rclpy.qos import DurabilityPolicy, QoSCompatibility, QoSProfile, ReliabilityPolicy, qos_check_compatible
+from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Bool, String
@@ -33,12 +33,9 @@ from flashrt_ros.inputs import Moment
 from flashrt_ros.msg import ActionChunk
 from flashrt_ros.outputs import OutputCommand
 from flashrt_ros.parameters import Parameters
+from flashrt_ros.qos import CAMERA_DEPTH, EITHER_WAY, JOINT_DEPTH, stream_profile
 
-_RELIABILITY = {'best_effort': ReliabilityPolicy.BEST_EFFORT, 'reliable': ReliabilityPolicy.RELIABLE}
-_CAMERA_DEPTH, _JOINT_DEPTH = 5, 20
 _DELIVERY_S = 0.1  # for the last command to reach the controllers, all of them together
-_LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-_VOLATILE = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 # Every event is one more thing that the executor collects for each message, in Python:
 # only streams say when a publisher cannot be heard.
@@ -93,14 +90,13 @@ class Topics:
             kind, reader = {'raw': (Image, raw_frame), 'compressed': (CompressedImage, compressed_frame)}[
                 camera.transport
             ]
-            qos = QoSProfile(depth=_CAMERA_DEPTH, reliability=_RELIABILITY[camera.reliability])
+            qos = stream_profile(camera.reliability, CAMERA_DEPTH)
             callback = partial(on_frame, camera.slot, reader)
             self._streams[camera.slot] = subscribe(kind, camera.topic, callback, qos)
         for topic in parameters.joint_topics:
-            qos = QoSProfile(depth=_JOINT_DEPTH, reliability=_RELIABILITY[parameters.joint_reliability])
+            qos = stream_profile(parameters.joint_reliability, JOINT_DEPTH)
             self._streams[topic] = subscribe(JointState, topic, partial(on_joints, topic), qos)
-        # A latched subscription hears nothing from volatile publishers; what comes twice is no news.
-        for qos in (_LATCHED, _VOLATILE):
+        for qos in EITHER_WAY:  # what comes twice is no news
             self._others.append(
                 subscribe(
                     String,

@@ -54,6 +54,7 @@ RCLPY_MODULES = (
     'node_parameters.py',
     'node_process.py',
     'policy_node.py',
+    'qos.py',
     'replay_live.py',
     'run.py',
     'soak/camera.py',
