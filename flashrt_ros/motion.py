@@ -13,8 +13,9 @@ from flashrt_core.types import ActionPrefix, PolicySpec
 from flashrt_ros.chunk_player import Chunk, ChunkPlayer, Command, Mark, player_settings
 from flashrt_ros.command_limits import ChunkRefused, CommandLimits
 from flashrt_ros.first_command_gate import FirstCommandGate
+from flashrt_ros.inputs import Moment
 from flashrt_ros.joint_limits import JointLimits
-from flashrt_ros.observations import Report
+from flashrt_ros.observations import ObservationBuffer, Report
 from flashrt_ros.outputs import OutputMap
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.stop_latch import StopLatch
@@ -44,6 +45,12 @@ class Inputs:
     lost: str = ''  # why no observation could be formed now, or nothing
     measured: NDArray[np.float64] | None = None  # [joints], fresh positions
     has_stop_publisher: bool = False
+
+    @classmethod
+    def read(cls, observations: ObservationBuffer, now: Moment, has_stop_publisher: bool = False) -> 'Inputs':
+        reason = observations.check(now)
+        is_lost = reason is not None and reason.condition != 'spread'  # apart in time, but each is there
+        return cls(str(reason) if is_lost else '', observations.positions(now), has_stop_publisher)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from flashrt_ros.description_topic import receive_limits
 from flashrt_ros.device_watch import DeviceWatch
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.health import Health, Situation, Throttle
-from flashrt_ros.inputs import Moment, Rejected
+from flashrt_ros.inputs import Rejected
 from flashrt_ros.latency import LatencyRecorder
 from flashrt_ros.load import LoadPolicy, load_policy, prepare
 from flashrt_ros.motion import Inputs, Motion
@@ -261,13 +261,9 @@ class PolicyNode(LifecycleNodeMixin, Node):
     def _control(self, parts: Configured) -> None:
         parts.computer.enter_control()
         now = self._time.now()
-        self._send(parts, parts.motion.tick(now.steady_s, self._inputs(parts, now)))
-
-    def _inputs(self, parts: Configured, now: Moment) -> Inputs:
-        reason = parts.observations.check(now)
-        is_lost = reason is not None and reason.condition != 'spread'  # apart in time, but each is there
         has_stop = parts.parameters.estop_required and parts.topics.has_stop_publisher()
-        return Inputs(str(reason) if is_lost else '', parts.observations.positions(now), has_stop)
+        inputs = Inputs.read(parts.observations, now, has_stop)
+        self._send(parts, parts.motion.tick(now.steady_s, inputs))
 
     def _send(self, parts: Configured, command: Command | None) -> None:
         if command is None:

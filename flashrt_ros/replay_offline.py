@@ -216,9 +216,7 @@ class OfflineReplay:
         if self._motion is None:
             return
         now = self._inputs.moment(now_ns)
-        reason = self._inputs.buffer.check(now)
-        is_lost = reason is not None and reason.condition != 'spread'
-        inputs = Inputs(str(reason) if is_lost else '', self._inputs.buffer.positions(now))
+        inputs = Inputs.read(self._inputs.buffer, now)
         self._record(self._motion.tick(now.steady_s, inputs), now_ns)
 
     def _record(self, command: Command | None, now_ns: int) -> None:
