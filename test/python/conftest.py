@@ -123,3 +123,12 @@ def write_stats(tmp_path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope='session')
+def swinging_arms() -> np.ndarray:
+    """Two arms that swing, for 4 s at 50 Hz; one joint does not move."""
+    t = np.arange(200)[:, np.newaxis] / 50
+    rows = 0.4 + 0.3 * np.sin(t * np.linspace(1, 3, 14))
+    rows[:, 2] = 0.5
+    return rows

@@ -19,18 +19,9 @@ GOLDEN = Path(__file__).resolve().parent.parent / 'golden' / 'pi05_tiny'
 
 
 @pytest.fixture(scope='module')
-def states() -> np.ndarray:
-    """Two arms that swing, for 4 s at 50 Hz; one joint does not move."""
-    t = np.arange(200)[:, np.newaxis] / 50
-    rows = 0.4 + 0.3 * np.sin(t * np.linspace(1, 3, 14))
-    rows[:, 2] = 0.5
-    return rows
-
-
-@pytest.fixture(scope='module')
-def checkpoint(tmp_path_factory, states) -> Path:
+def checkpoint(tmp_path_factory, swinging_arms) -> Path:
     folder = tmp_path_factory.mktemp('demo') / 'checkpoint'
-    write_demo_checkpoint(folder, states)
+    write_demo_checkpoint(folder, swinging_arms)
     return folder
 
 
@@ -56,19 +47,19 @@ def test_config_has_the_keys_of_the_reference(checkpoint):
             assert made[name].keys() == value.keys(), name
 
 
-def test_two_writes_give_the_same_bytes(checkpoint, states, tmp_path):
-    write_demo_checkpoint(tmp_path / 'again', states)
+def test_two_writes_give_the_same_bytes(checkpoint, swinging_arms, tmp_path):
+    write_demo_checkpoint(tmp_path / 'again', swinging_arms)
     for file in sorted(checkpoint.rglob('*')):
         if file.is_file():
             again = tmp_path / 'again' / file.relative_to(checkpoint)
             assert again.read_bytes() == file.read_bytes(), file.name
 
 
-def test_writing_replaces_what_was_there(states, tmp_path):
+def test_writing_replaces_what_was_there(swinging_arms, tmp_path):
     folder = tmp_path / 'checkpoint'
     folder.mkdir()
     (folder / 'stale.safetensors').write_bytes(b'old')
-    write_demo_checkpoint(folder, states, Sizes(vision_layers=1))
+    write_demo_checkpoint(folder, swinging_arms, Sizes(vision_layers=1))
     assert not (folder / 'stale.safetensors').exists()
     assert [path.name for path in tmp_path.iterdir()] == ['checkpoint']
 
@@ -87,9 +78,9 @@ def test_action_head_reads_the_directions_it_writes(checkpoint):
     np.testing.assert_allclose(product, 6.0 * np.eye(32), atol=1e-5)
 
 
-def test_statistics_are_those_of_the_states(checkpoint, states):
+def test_statistics_are_those_of_the_states(checkpoint, swinging_arms):
     content = json.loads((checkpoint / 'assets' / ASSET_ID / 'norm_stats.json').read_text())['norm_stats']
-    state = AlohaState()(states)
+    state = AlohaState()(swinging_arms)
     np.testing.assert_allclose(content['state']['mean'], state.mean(axis=0))
     low, high = np.array(content['state']['q01']), np.array(content['state']['q99'])
     np.testing.assert_allclose((low + high)[2] / 2, -0.5)  # turned round for the base model
@@ -97,14 +88,14 @@ def test_statistics_are_those_of_the_states(checkpoint, states):
     assert (np.quantile(state, 0.5, axis=0) >= low).all()
 
 
-def test_statistics_of_actions_lead_back_to_the_states(checkpoint, states):
+def test_statistics_of_actions_lead_back_to_the_states(checkpoint, swinging_arms):
     """Their mean is a pose the arms were in, once joints count from the state and grippers do not."""
     content = json.loads((checkpoint / 'assets' / ASSET_ID / 'norm_stats.json').read_text())['norm_stats']
     robot = AlohaActions()(np.array([content['actions']['mean']]))[0]
     grippers = [6, 13]
     joints = [column for column in range(14) if column not in grippers]
     assert np.abs(robot[joints]).max() < 0.2  # a second of motion, on average
-    np.testing.assert_allclose(robot[grippers], states[:, grippers].mean(axis=0), atol=0.1)
+    np.testing.assert_allclose(robot[grippers], swinging_arms[:, grippers].mean(axis=0), atol=0.1)
 
 
 def test_tokenizer_fits_the_vocabulary(checkpoint):

@@ -22,18 +22,9 @@ GOLDEN = Path(__file__).resolve().parent.parent / 'golden' / 'groot_n16_tiny'
 
 
 @pytest.fixture(scope='module')
-def states() -> np.ndarray:
-    """Two arms that swing, for 4 s at 50 Hz; one joint does not move."""
-    t = np.arange(200)[:, np.newaxis] / 50
-    rows = 0.4 + 0.3 * np.sin(t * np.linspace(1, 3, 14))
-    rows[:, 2] = 0.5
-    return rows
-
-
-@pytest.fixture(scope='module')
-def checkpoint(tmp_path_factory, states) -> Path:
+def checkpoint(tmp_path_factory, swinging_arms) -> Path:
     folder = tmp_path_factory.mktemp('demo') / 'checkpoint'
-    write_groot_demo_checkpoint(folder, states)
+    write_groot_demo_checkpoint(folder, swinging_arms)
     return folder
 
 
@@ -74,8 +65,8 @@ def test_documents_have_the_keys_of_the_reference(checkpoint):
     assert keys(made) == keys(json.loads((GOLDEN / 'config.json').read_text()))
 
 
-def test_two_writes_give_the_same_bytes(checkpoint, states, tmp_path):
-    write_groot_demo_checkpoint(tmp_path / 'again', states)
+def test_two_writes_give_the_same_bytes(checkpoint, swinging_arms, tmp_path):
+    write_groot_demo_checkpoint(tmp_path / 'again', swinging_arms)
     names = sorted(path.name for path in checkpoint.iterdir())
     assert names == sorted(path.name for path in (tmp_path / 'again').iterdir())
     for name in names:
@@ -89,7 +80,7 @@ def test_weights_are_finite_and_of_order_one(checkpoint):
         assert np.abs(tensor).max() < 10, name
 
 
-def test_the_robot_is_that_of_the_recording(checkpoint, states):
+def test_the_robot_is_that_of_the_recording(checkpoint, swinging_arms):
     embodiment = read_embodiment(checkpoint, EMBODIMENT)
     assert embodiment.modalities.video.keys == VIEWS
     state = state_codec(embodiment)
@@ -97,11 +88,11 @@ def test_the_robot_is_that_of_the_recording(checkpoint, states):
     assert state.columns == actions.columns
     assert [columns.stop - columns.start for columns in state.columns.values()] == list(COLUMNS.values())
     # Wherever the robot was lies within the range of its statistics, and so does what came next.
-    assert np.abs(state.unclipped(states)).max() <= 1 + 1e-9
+    assert np.abs(state.unclipped(swinging_arms)).max() <= 1 + 1e-9
     ends = np.stack([np.full((50, 32), end) for end in (-1.0, 1.0)])
     for start in (0, 57, 150):
-        low, high = (actions.decode(model, states[start]) for model in ends)
-        following = states[start + 1 : start + 1 + embodiment.horizon]
+        low, high = (actions.decode(model, swinging_arms[start]) for model in ends)
+        following = swinging_arms[start + 1 : start + 1 + embodiment.horizon]
         assert (low - 1e-9 <= following).all()
         assert (following <= high + 1e-9).all()
 
@@ -115,10 +106,10 @@ def test_the_tokenizer_writes_any_text(checkpoint):
     assert tokenizer.vocab_size == config['backbone']['text_config']['vocab_size']
 
 
-def test_the_flow_forgets_its_noise_and_stays_bounded(policy, states):
+def test_the_flow_forgets_its_noise_and_stays_bounded(policy, swinging_arms):
     rng = np.random.default_rng(3)
     images = {view: rng.integers(0, 255, (48, 64, 3), np.uint8) for view in VIEWS}
-    observation = Observation(images, states[100], prompt_id=1)
+    observation = Observation(images, swinging_arms[100], prompt_id=1)
     chunks = [policy.infer(observation, seed=seed).model_actions for seed in range(4)]
     assert np.std(chunks, axis=0).max() < 0.3  # of noise with deviation 1
     assert np.abs(chunks).max() < 4
