@@ -259,6 +259,16 @@ def test_bench_needs_one_source_of_weights(flashrt):
     assert (code, err) == (2, 'error: bench: give either --checkpoint or --random-weights\n')
 
 
+@pytest.mark.parametrize(
+    'option', ['--horizon', '--prompt-length', '--prompt-capacity', '--steps', '--cameras']
+)
+def test_bench_refuses_sizes_that_no_plan_has(flashrt, option):
+    code, _, err = flashrt('bench', '--random-weights', 'pi05', option, 1_000_000_000)
+    assert code == 2
+    assert option in err
+    assert 'not in the range' in err
+
+
 def test_bench_refuses_a_seed_beside_a_checkpoint(flashrt):
     code, _, err = flashrt('bench', '--checkpoint', 'tiny', '--seed', 3)
     assert (code, err) == (

@@ -14,7 +14,7 @@ from rich.table import Table
 from flashrt_core.bench import BenchReport, BenchSettings, Percentiles, Row, bench, write_json
 from flashrt_core.calibrate import Estimator
 from flashrt_core.cli.compare import accuracy_table
-from flashrt_core.cli.options import SEED_MAX, Device, EmbodimentSlot, Threads
+from flashrt_core.cli.options import CAMERAS_MAX, ROWS_MAX, SEED_MAX, Device, EmbodimentSlot, Threads
 from flashrt_core.errors import Error
 from flashrt_core.programs import BackendOptions
 
@@ -49,11 +49,13 @@ def run(
         Estimator, typer.Option(help='Of --calibrate: the largest value, or without outliers.')
     ] = 'min_max',
     backend: Annotated[str, typer.Option(help='What runs the model: cpu or cuda.')] = 'cpu',
-    cameras: Annotated[int, typer.Option(min=1)] = 2,
-    horizon: Annotated[int, typer.Option(min=1, help='Actions in a chunk.')] = 10,
-    steps: Annotated[int, typer.Option(min=1, help='Denoise steps.')] = 10,
-    prompt_length: Annotated[int, typer.Option(min=1, help='Tokens.')] = 10,
-    prompt_capacity: Annotated[int, typer.Option(min=0, help='Most tokens; 0: as many as there are.')] = 0,
+    cameras: Annotated[int, typer.Option(min=1, max=CAMERAS_MAX)] = 2,
+    horizon: Annotated[int, typer.Option(min=1, max=ROWS_MAX, help='Actions in a chunk.')] = 10,
+    steps: Annotated[int, typer.Option(min=1, max=ROWS_MAX, help='Denoise steps.')] = 10,
+    prompt_length: Annotated[int, typer.Option(min=1, max=ROWS_MAX, help='Tokens.')] = 10,
+    prompt_capacity: Annotated[
+        int, typer.Option(min=0, max=ROWS_MAX, help='Most tokens; 0: as many as there are.')
+    ] = 0,
     frames: Annotated[
         str | None,
         typer.Option(help='Cameras deliver rgb8 frames, e.g. 640x480, and the engine resizes them.'),

@@ -10,6 +10,7 @@ import typer
 Backend = Annotated[str, typer.Option(help='What runs the model: cpu or cuda.')]
 INT_MAX = 2**31 - 1
 SEED_MAX = 2**64 - 1
+ROWS_MAX, CAMERAS_MAX = 2**14, 64  # as the core bounds plans
 
 Device = Annotated[int, typer.Option(min=0, max=INT_MAX, help='Index of the GPU.')]
 Tuning = Annotated[Path | None, typer.Option(help='Keeps which algorithms are fastest on a GPU.')]
