@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/range_estimator.hpp"
+
 namespace flashrt {
 
 // A bounded histogram of |x| whose range doubles as values grow.
@@ -35,8 +37,6 @@ class Histogram {
   float amax_ = 0;
   int64_t count_ = 0;
 };
-
-enum class RangeEstimator { kMinMax, kPercentile };
 
 // How scales followed from what was observed.
 struct CalibrationMethod {
