@@ -13,6 +13,7 @@ from flashrt_ros.inputs import FORWARD_JUMP_S, Moment, StepWatch
 
 _PATIENCE_S = 3.0  # simulated time without a clock is reported after this
 _BACKWARD_STEP_S = 0.2  # of the system clock; a smaller one is past before it matters
+_TOGETHER_S = 0.1  # in which both times are read; else the process was stopped between them
 
 
 class NodeClock:
@@ -45,7 +46,11 @@ class NodeClock:
         if self._ros.ros_time_is_active:
             self._steps = StepWatch(self.now())
             return
-        step_s = self._steps.step_s(self.now())
+        begun_s = time.monotonic()
+        now = self.now()
+        if now.steady_s - begun_s > _TOGETHER_S:  # it would look like a step back
+            return
+        step_s = self._steps.step_s(now)
         if step_s < -_BACKWARD_STEP_S or step_s > FORWARD_JUMP_S:
             self._on_jump(step_s)
 

@@ -5,6 +5,8 @@
 import threading
 import time
 
+import pytest
+from rclpy.node import Node
 from robot_bench import JOINTS, REST, Bench, key_values, picture
 from ros_spinner import Spinner, eventually
 from rosgraph_msgs.msg import Clock
@@ -12,6 +14,7 @@ from sensor_msgs.msg import JointState
 
 from flashrt_ros.conversions import time_message
 from flashrt_ros.inputs import Moment, StepWatch
+from flashrt_ros.node_clock import NodeClock
 
 HOUR_NS = 3600 * 1_000_000_000
 RED, BLUE = (255, 0, 0), (0, 0, 255)
@@ -55,14 +58,14 @@ def test_missing_clock_is_named_and_nothing_is_commanded(ros: Spinner):
     assert key_values(bench.statuses[-1])['play.commands'] == '0'
     Simulation(bench, 5.0)
     bench.feed(False)
-    bench.status('commanding')
+    bench.commanding()
 
 
 def test_clock_that_jumps_back_begins_afresh(ros: Spinner):
     bench = Bench(ros, use_sim_time=True, start_on_activate=True)
     simulation = Simulation(bench, 100.0)
     bench.activate()
-    bench.status('commanding')
+    bench.commanding()
     eventually(lambda: len(bench.chunks) > 5, 'chunks')
     resets = bench.policy.resets
     simulation.jump_to(10.0)
@@ -73,7 +76,7 @@ def test_clock_that_jumps_back_begins_afresh(ros: Spinner):
     assert all(chunk.header.stamp.sec >= 100 for chunk in bench.chunks[:first])
     assert all(chunk.header.stamp.sec < 50 for chunk in bench.chunks[first:])
     assert all(age >= 0 for chunk in bench.chunks for age in chunk.oldest_ages)
-    bench.status('commanding')
+    bench.commanding()
 
 
 def test_system_clock_that_is_set_back_begins_afresh(ros: Spinner):
@@ -96,6 +99,26 @@ def test_system_clock_that_is_set_back_begins_afresh(ros: Spinner):
     eventually(chunk_of_the_new_time, 'a chunk of the new time')
     assert len(bench.chunks) > count
     assert bench.policy.resets == resets + 1
+
+
+def test_pause_between_the_two_clocks_is_no_step(ros: Spinner):
+    node = ros.add(Node('paused', context=ros.context))
+    jumps_s: list[float] = []
+    clock = NodeClock(node, jumps_s.append)
+    now = clock.now
+    pause_s, set_ns = 0.3, 0
+
+    def paused() -> Moment:
+        ros_ns = now().ros_ns + set_ns
+        time.sleep(pause_s)
+        return Moment(ros_ns, time.monotonic_ns())
+
+    clock.now = paused
+    clock.watch()
+    assert jumps_s == []
+    pause_s, set_ns = 0.0, -HOUR_NS
+    eventually(lambda: clock.watch() or jumps_s, 'the step')  # unless the machine itself pauses
+    assert jumps_s == [pytest.approx(-3600, abs=0.2)]
 
 
 def test_steps_are_told_from_the_passing_of_time():
