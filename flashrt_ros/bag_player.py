@@ -24,6 +24,7 @@ from flashrt_ros.conversions import stamp_ns, time_message
 _CLOCK_PERIOD_S = 0.01
 _STANDING_PERIOD_S = 0.05
 _LEAD_NS = 1_000_000_000  # simulated time before the first message, for the node to be activated in
+_PAUSE_S = 0.1  # of this process; from then on nothing is caught up on
 _DEPTH = 10
 _SECONDS_END = 1 << 31  # of a stamp
 
@@ -103,7 +104,11 @@ class BagPlayer:
         return self._clock is None or self._clock.get_subscription_count() > 0
 
     def play(self, on_message: Callable[[int], None]) -> None:
-        """Blocks for as long as the recording lasts."""
+        """Blocks for as long as the recording lasts.
+
+        After a pause it goes on from there, as a robot does: all that is overdue at once would be more than
+        the queues of the node hold.
+        """
         if self._standing:
             self._standing.cancel()
         first_ns = self._bag.start_ns
@@ -113,8 +118,12 @@ class BagPlayer:
             is_clock = message.topic == CLOCK_TOPIC and self._has_own_clock and self._clock is not None
             if message.topic not in self._publishers and not is_clock:
                 continue
-            for passed_s in _wait_until(start_s + (message.log_ns - first_ns) / 1e9):
+            due_s = start_s + (message.log_ns - first_ns) / 1e9
+            for passed_s in _wait_until(due_s):
                 self._tick(first_ns + round((passed_s - start_s) * 1e9))
+            if (late_s := time.monotonic() - due_s) > _PAUSE_S:
+                start_s += late_s
+                offset_ns += 0 if self._clock else round(late_s * 1e9)
             if is_clock:
                 self._clock.publish(message.cdr)
                 continue

@@ -34,6 +34,7 @@ GATED_STAGE = 'stamp_to_command'
 _QUIET_S, _SETTLE_S = 0.3, 10.0  # after the last message: no new chunk for this long, and at most this long
 _CLOCK_SETTLE_S = 0.2  # several ticks of a clock that stands still
 _REPORT_S = 5.0  # the node reports once a second
+_DEPTH = 1000  # a busy machine may delay the witness, not make it miss a chunk
 _KILTED = 8  # first major version of rclpy after Jazzy's
 
 
@@ -168,7 +169,7 @@ class _Witness:
         self._status: dict[str, str] = {}
         self._news: set[str] = set()
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        node.create_subscription(ActionChunk, f'{NODE_NAME}/action_chunk', self._on_chunk, 10)
+        node.create_subscription(ActionChunk, f'{NODE_NAME}/action_chunk', self._on_chunk, _DEPTH)
         node.create_subscription(DiagnosticStatus, f'{NODE_NAME}/status', self._on_status, latched)
         node.create_subscription(DiagnosticArray, f'{NODE_NAME}/latency', self._on_latency, 10)
 

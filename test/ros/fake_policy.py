@@ -17,6 +17,13 @@ from flashrt_ros.parameters import Parameters, read_parameters
 
 CASES = Path(__file__).resolve().parent.parent / 'cases'
 NODE = '/policy'
+# For tests that run in time: a pause of the machine makes no input too old and ends no run.
+PATIENT = {
+    'cameras__max_age_s': 10.0,
+    'cameras__max_spread_s': 10.0,
+    'joints__max_age_s': 10.0,
+    'actions__starvation_limit_s': 60.0,
+}
 ARM = [f'joint_{i}' for i in range(1, 7)]
 # A checkpoint of joint velocities with a gripper position.
 VELOCITY = {

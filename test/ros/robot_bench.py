@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-from fake_policy import FakePolicy, values
+from fake_policy import PATIENT, FakePolicy, values
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from rcl_interfaces.srv import SetParameters
@@ -76,7 +76,7 @@ class Bench:
         self.policies: list[FakePolicy] = []
         self.policy_options: dict[str, Any] = {}
         self.load = self._load_fake
-        self.flat = values(**changes)
+        self.flat = values(**(PATIENT | changes))
         self.node = ros.add(
             PolicyNode(
                 lambda parameters: self.load(parameters),
@@ -100,7 +100,8 @@ class Bench:
         self.base = publish(Image, 'cam_base/image_raw', camera_qos)
         self.wrist = publish(Image, 'cam_wrist/image_raw', camera_qos)
         self.joints = publish(JointState, 'joint_states', 20)
-        self._is_publishing = threading.Event()
+        self._is_publishing = False
+        self._feeding = threading.Lock()
         self.robot.create_timer(0.05, self._publish)
         self.change_client = self.robot.create_client(ChangeState, 'policy/change_state')
         self._state = self.robot.create_client(GetState, 'policy/get_state')
@@ -116,11 +117,14 @@ class Bench:
         return self.policies[-1]
 
     def feed(self, is_on: bool = True) -> None:
-        self._is_publishing.set() if is_on else self._is_publishing.clear()
+        """Once it is off, nothing more is published."""
+        with self._feeding:
+            self._is_publishing = is_on
 
     def _publish(self) -> None:
-        if self._is_publishing.is_set():
-            self.publish_once()
+        with self._feeding:
+            if self._is_publishing:
+                self.publish_once()
 
     def publish_once(self, stamp: Time | None = None) -> None:
         stamp = stamp or self.robot.get_clock().now().to_msg()
@@ -155,6 +159,15 @@ class Bench:
             return newest if newest is not None and words in newest.message else None
 
         return eventually(latest, lambda: f"status '{words}', the newest is '{self.words}'")
+
+    def commanding(self) -> DiagnosticStatus:
+        """The newest status once the node commands: 'inferring, not commanding' holds the word as well."""
+
+        def latest() -> DiagnosticStatus | None:
+            newest = self.statuses[-1] if self.statuses else None
+            return newest if newest is not None and newest.message.startswith('commanding') else None
+
+        return eventually(latest, lambda: f"a node that commands, the newest status is '{self.words}'")
 
     def status_keys(self) -> set[str]:
         return set(key_values(self.statuses[-1])) if self.statuses else set()

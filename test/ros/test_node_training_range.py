@@ -42,7 +42,8 @@ def test_joint_beyond_the_training_data_is_named_and_beyond_the_limit_refused(ro
     )
     bench.policy.limit = 1.5
     bench.status('inference failed: infer: normalised state beyond state_limit 1.5: joint_1 = 2')
-    asked, chunks = len(bench.policy.observations), len(bench.chunks)
-    eventually(lambda: len(bench.policy.observations) > asked + 3, 'further inferences')
+    for _ in range(2):  # in the first round what was under way arrives
+        asked, chunks = len(bench.policy.observations), len(bench.chunks)
+        eventually(lambda asked=asked: len(bench.policy.observations) > asked + 3, 'further inferences')
     assert len(bench.chunks) == chunks
     assert not any(observation.is_trial for observation in bench.policy.observations[1:])

@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 from diagnostic_msgs.msg import DiagnosticStatus
-from fake_policy import CASES, VELOCITY, values
+from fake_policy import CASES, PATIENT, VELOCITY, values
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.exceptions import InvalidHandle
@@ -102,12 +103,16 @@ class Client:
         return self._change.call_async(ChangeState.Request(transition=Transition(id=transition)))
 
     def _is_heard(self) -> bool:
-        """A question without effect: the first ones may get lost while the two sides discover each other."""
-        future = self._state.call_async(GetState.Request())
+        """By a question without effect."""
+        return self._change.service_is_ready() and self._answer(self._state, GetState.Request()) is not None
+
+    def _answer(self, client: Any, request: Any) -> Any:
+        """None without one: the first may get lost while the two sides discover each other."""
+        future = client.call_async(request)
         deadline = time.monotonic() + 1.0
         while not future.done() and time.monotonic() < deadline:
             time.sleep(0.01)
-        return future.done()
+        return future.result() if future.done() else None
 
     def change(self, transition: int) -> bool:
         future = self.request(transition)
@@ -115,10 +120,8 @@ class Client:
         return future.result().success
 
     def start(self) -> bool:
-        eventually(self._start.service_is_ready, 'service')
-        future = self._start.call_async(Trigger.Request())
-        eventually(future.done, 'start')
-        return future.result().success
+        """Asked again until there is an answer: a second start changes nothing."""
+        return eventually(lambda: self._answer(self._start, Trigger.Request()), 'an answer to start').success
 
     def words(self) -> str:
         return self.statuses[-1].message if self.statuses else ''
@@ -177,7 +180,7 @@ def test_faults_reach_log_and_status(start, ros: Spinner, name: str, text: str):
 def commanding(folder: Path, **changes: object) -> Path:
     """A parameter file with which commands are published."""
     file = folder / 'commanding.yaml'
-    flat = values(dry_run=False, **changes)
+    flat = values(**PATIENT, dry_run=False, **changes)
     file.write_text(yaml.safe_dump({'/policy': {'ros__parameters': flat}}))
     return file
 
