@@ -3,6 +3,7 @@
 """Tokens of every prompt format against reference ids, and files that are no tokenizer."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from flashrt_core.fast_codec import action_postfix
 from flashrt_core.prompt import PlainPrompt, StatePrompt, clean_fast, state_bins
 from flashrt_core.tokenizer import Tokenizer, pad_tokens
 
+DATA = Path(__file__).resolve().parent.parent / 'data'
 FORMATS = {
     'pi0': PlainPrompt(),
     'pi05': StatePrompt(),
@@ -76,3 +78,21 @@ def test_refused_files(tmp_path):
     wrong.write_text('version https://git-lfs.github.com/spec/v1')
     with pytest.raises(Error, match=r'wrong\.model \(42 bytes\) is no SentencePiece model'):
         Tokenizer(wrong)
+
+
+def test_text_that_the_vocabulary_cannot_write_is_refused_with_the_text():
+    tokenizer = Tokenizer(DATA / 'whole_words.model')
+    bins = state_bins(np.array([0.0, -2.0, 2.0]))
+    tokens = tokenizer.prompt(StatePrompt().pieces('pick up the red block', bins))
+    # Task: pick up the red block , State: 128 -1 255 ; newline Action: space
+    assert len(tokens) == 1 + 15
+    with pytest.raises(
+        Error, match=r"^prompt: 'mug', 'gently' are not in the vocabulary of .*whole_words.model$"
+    ):
+        tokenizer.prompt(StatePrompt().pieces('pick up the mug gently', bins))
+    with pytest.raises(Error, match=r"^prompt: 'dish' is not in the vocabulary"):
+        tokenizer.prompt(StatePrompt().pieces('pick up the reddish block', bins))
+
+
+def test_a_vocabulary_with_bytes_writes_any_text(tokenizer):
+    assert len(tokenizer.prompt(('pick up \u5757', '\n'))) > 4

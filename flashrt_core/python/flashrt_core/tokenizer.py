@@ -32,6 +32,7 @@ class Tokenizer:
         self.bos: int = self._processor.bos_id()
         self.eos: int = self._processor.eos_id()
         self.vocab_size: int = self._processor.vocab_size()
+        self._unknown: int = self._processor.unk_id()
         if self.bos < 0:
             raise Error(f'tokenizer: {path} has no begin-of-sequence piece')
 
@@ -40,8 +41,23 @@ class Tokenizer:
         return self._processor.encode(text)
 
     def prompt(self, pieces: Iterable[str]) -> NDArray[np.int32]:
-        """[tokens] begin-of-sequence, then each piece tokenised by itself; neither cut nor padded."""
-        return np.array([self.bos, *(token for piece in pieces for token in self.encode(piece))], np.int32)
+        """[tokens] begin-of-sequence, then each piece tokenised by itself; neither cut nor padded.
+
+        Text that the vocabulary cannot write is refused: a model cannot follow what it does not read.
+        """
+        tokens = [self.bos]
+        for piece in pieces:
+            encoded = self.encode(piece)
+            if self._unknown in encoded:
+                raise Error(f'prompt: {self._unknown_text(piece)} not in the vocabulary of {self.path}')
+            tokens += encoded
+        return np.array(tokens, np.int32)
+
+    def _unknown_text(self, text: str) -> str:
+        pieces = zip(self.encode(text), self._processor.encode(text, out_type=str), strict=True)
+        unknown = dict.fromkeys(piece for token, piece in pieces if token == self._unknown)
+        names = ', '.join(f"'{piece}'" for piece in unknown)
+        return f'{names} {"is" if len(unknown) == 1 else "are"}'
 
 
 def pad_tokens(tokens: Sequence[int], capacity: int) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
