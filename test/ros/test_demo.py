@@ -23,13 +23,20 @@ SLOTS = ('cam_high', 'cam_left_wrist', 'cam_right_wrist')
 QUIET = Console(quiet=True)
 
 
+TRIES = 3
+
+
 @pytest.mark.parametrize(('model', 'name'), [('pi05', 'pi05'), ('groot', 'groot_n16')])
 def test_demo_passes_and_writes_its_report(domain_id, tmp_path, model: str, name: str):
+    """Once in three times: a machine that pauses loses messages, as the demo says; a fault fails them all."""
     environment = os.environ | {'ROS_DOMAIN_ID': str(domain_id), 'ROS_LOG_DIR': str(tmp_path / 'log')}
-    done = subprocess.run(
-        [sys.executable, '-m', 'flashrt_ros.demo', '--model', model, '--out', 'out'],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False,
-    )  # fmt: skip
+    for _ in range(TRIES):
+        done = subprocess.run(
+            [sys.executable, '-m', 'flashrt_ros.demo', '--model', model, '--out', 'out'],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False,
+        )  # fmt: skip
+        if done.returncode == 0:
+            break
     assert done.returncode == 0, done.stdout + done.stderr
     for words in ('stamp to command', 'out/report.json', 'out/report.png', '21 changes of one input'):
         assert words in done.stdout

@@ -21,19 +21,35 @@ from flashrt_ros.soak.seclusion import refuse_company
 
 MINUTES = 2
 PATIENCE_S = 600  # a busy machine takes longer to start processes
+TRIES = 3
+# Rules that a machine breaks which gives the node no processor for longer than their bounds.
+OF_TIME = {
+    'age of data',
+    'commanding ends',
+    'commanding goes on',
+    'motion comes back',
+    'old data',
+    'reaction',
+}
 
 
 def test_two_minutes_among_faults_break_no_rule(tmp_path: Path, domain_id: int):
-    result = subprocess.run(
-        [
-            *(sys.executable, '-m', 'flashrt_ros.soak', '--minutes', str(MINUTES)),
-            *('--out', str(tmp_path), '--domain', str(domain_id)),
-        ],
-        env=os.environ | {'ROS_LOG_DIR': str(tmp_path), 'COLUMNS': '140'},
-        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S,
-    )  # fmt: skip
+    """Once in three times where only rules of time were broken: a fault of the node breaks them each time."""
+    for _ in range(TRIES):
+        result = subprocess.run(
+            [
+                *(sys.executable, '-m', 'flashrt_ros.soak', '--minutes', str(MINUTES)),
+                *('--out', str(tmp_path), '--domain', str(domain_id)),
+            ],
+            env=os.environ | {'ROS_LOG_DIR': str(tmp_path), 'COLUMNS': '140'},
+            cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S,
+        )  # fmt: skip
+        assert (tmp_path / 'soak.json').exists(), result.stdout + result.stderr
+        report = json.loads((tmp_path / 'soak.json').read_text())
+        broken = {finding['rule'] for run in report['runs'] for finding in run['findings']}
+        if not broken or not broken <= OF_TIME:
+            break
     assert result.returncode == 0, result.stdout + result.stderr
-    report = json.loads((tmp_path / 'soak.json').read_text())
     assert report['is_well']
     tried = {trial['fault']: trial for run in report['runs'] for trial in run['trials']}
     expected = [*faults(soak_parameters(soak_values())), *clock_faults()]
