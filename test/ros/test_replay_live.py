@@ -277,8 +277,10 @@ def test_overrides_reach_the_node_with_their_types(ros, tmp_path):
 
 def test_interrupt_ends_the_node(tmp_path):
     """Ctrl-C in the middle of a replay leaves no process behind."""
+    # A shell starts what it runs in the background with interrupts ignored.
+    heeds = 'import signal; signal.signal(signal.SIGINT, signal.default_int_handler)'
     process = subprocess.Popen(
-        in_a_process('tests.run("plain_db3", folder)', tmp_path),
+        in_a_process(f'{heeds}; tests.run("plain_db3", folder)', tmp_path),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     pid_file = tmp_path / 'node.pid'
