@@ -12,6 +12,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A machine that pauses in the middle of an example is no fault of what is tested.
+settings.register_profile('patient', deadline=None)
+settings.load_profile('patient')
 
 
 @cache
