@@ -56,6 +56,7 @@ def assert_close(report: Report) -> None:
         ('pi05_tiny', BOTH | ONLY_PI05, 8),  # one case is a batch of two
         ('pi0_tiny', BOTH, 6),
         ('pi05_heads', (BOTH | ONLY_PI05) - NOT_IN_HEADS, 1),
+        ('pi05_trainer', (BOTH | ONLY_PI05) - {'out.layer0_out'}, 2),
     ],
 )
 def test_the_original_is_reproduced(folder, tensors, cases):
