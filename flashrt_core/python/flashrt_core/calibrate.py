@@ -81,7 +81,7 @@ def calibrate_programs(
                 )
             yield name, cast(Engine, programs.get(ProgramKey.of(sample))), sample.inputs
 
-    return _measure(observed(), settings)
+    return calibrate_observed(observed(), settings)
 
 
 def load_to_calibrate(settings: CheckpointSettings) -> FlashPolicy:
@@ -101,10 +101,11 @@ def calibrate_policy(
                 _refuse_blank(name, f"camera '{camera}'", pixels)
             yield name, policy.engine, policy.model_input(observation).inputs
 
-    return _measure(observed(), settings)
+    return calibrate_observed(observed(), settings)
 
 
-def _measure(observations: Iterable[Observed], settings: CalibrationSettings) -> 'Calibration':
+def calibrate_observed(observations: Iterable[Observed], settings: CalibrationSettings) -> 'Calibration':
+    """The same with inputs that are ready, and engines that hold quantised activations in float."""
     calibration = cast(Any, native_core()).Calibration()
     used: list[str] = []
     steps: set[int] = set()
