@@ -37,4 +37,17 @@ void check_run_until(const Plan& plan, int call, int iteration) {
                 ", expected a call of infer");
 }
 
+void check_not_emulated(const Plan& plan, std::string_view why) {
+  for (const Call& call : plan.calls) {
+    const auto* linear = std::get_if<Linear>(&call.op);
+    if (!linear) continue;
+    const ValueInfo& x = plan[linear->x];
+    const WeightInfo& weight = plan.weight(linear->weight);
+    FLASHRT_CHECK(!is_emulated(weight), "recipe ", plan.recipe, ": call ", call.name,
+                  " reads its weight in ", type_name(weight), "; ", why);
+    FLASHRT_CHECK(!is_emulated(x), "recipe ", plan.recipe, ": call ", call.name,
+                  " reads its activation in ", type_name(x), "; ", why);
+  }
+}
+
 }  // namespace flashrt

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "plan/plan.hpp"
 
@@ -18,5 +19,9 @@ void check_write(const Plan& plan, Value value, size_t bytes);
 void check_run_call(const Plan& plan, int call, int iteration, bool keeps_values);
 // The last call of an inference that stops early.
 void check_run_until(const Plan& plan, int call, int iteration);
+
+// A number format that is emulated, for whatever does not emulate it: names the recipe, the linear
+// and the format. `why` ends the text: what cannot have it, and what to do.
+void check_not_emulated(const Plan& plan, std::string_view why);
 
 }  // namespace flashrt

@@ -10,6 +10,15 @@
 namespace flashrt {
 namespace {
 
+constexpr double kBitsOfByte = 8;
+
+double bytes_of_rows(const WeightInfo& info, int64_t rows) {
+  int64_t scales = 0;
+  if (has_scale(held_format(info))) scales = info.scale == WeightScale::kChannel ? rows : 1;
+  return static_cast<double>(rows * info.shape.width()) * bits_of(info) / kBitsOfByte +
+         static_cast<double>(scales) * static_cast<double>(sizeof(float));
+}
+
 class Counter {
  public:
   Counter(const Plan& plan, int64_t length) : plan_(plan), length_(length) {}
@@ -28,8 +37,7 @@ class Counter {
   }
   double bytes(Value value, int64_t of_rows) const {
     const ValueInfo& info = plan_[value];
-    return static_cast<double>(of_rows * info.shape.width()) *
-           static_cast<double>(size_of(info.type));
+    return static_cast<double>(of_rows * info.shape.width()) * bits_of(info) / kBitsOfByte;
   }
 
   struct Operands {
@@ -51,13 +59,7 @@ class Counter {
 
   void weight_rows(const std::string& name, int64_t of_rows) {
     if (name.empty()) return;
-    const WeightInfo& info = plan_.weight(name);
-    const int64_t scales = info.scale == WeightScale::kNone     ? 0
-                           : info.scale == WeightScale::kTensor ? 1
-                                                                : of_rows;
-    cost_.weight_bytes += static_cast<double>(of_rows * info.shape.width()) *
-                              static_cast<double>(size_of(info.type)) +
-                          static_cast<double>(scales) * static_cast<double>(sizeof(float));
+    cost_.weight_bytes += bytes_of_rows(plan_.weight(name), of_rows);
   }
   void weight(const std::string& name) {
     if (!name.empty()) weight_rows(name, plan_.weight(name).shape.rows());
@@ -146,6 +148,12 @@ class Counter {
 };
 
 }  // namespace
+
+double weight_bytes(const Plan& plan) {
+  double bytes = 0;
+  for (const WeightInfo& info : plan.weights) bytes += bytes_of_rows(info, info.shape.rows());
+  return bytes;
+}
 
 Cost cost_of(const Plan& plan, const Call& call, int64_t length) {
   return Counter(plan, length)(call);

@@ -11,6 +11,8 @@
 
 namespace flashrt {
 
+// Bytes are those of the types and number formats: where a backend emulates a format, it moves
+// more.
 struct Cost {
   double flops = 0;             // of matrix products: two per multiplication and addition
   DType product = DType::kF32;  // the widest type among their factors: the rate that applies
@@ -23,5 +25,8 @@ struct Cost {
 
 // Of one iteration of the call. `length` is what the length inputs of the plan hold.
 Cost cost_of(const Plan& plan, const Call& call, int64_t length);
+
+// Of all weights of the plan with their scales.
+double weight_bytes(const Plan& plan);
 
 }  // namespace flashrt

@@ -52,6 +52,8 @@ std::string_view name_of(Activation activation) {
   return "?";
 }
 
+bool takes_weight_scale(NumberFormat format) { return has_scale(format) && block_of(format) == 1; }
+
 std::string_view describe(WeightScale scale) {
   switch (scale) {
     case WeightScale::kNone:
@@ -63,6 +65,45 @@ std::string_view describe(WeightScale scale) {
   }
   return "?";
 }
+
+namespace {
+
+template <class Info>
+std::string_view name_of_type(const Info& info) {
+  return is_emulated(info) ? name_of(held_format(info)) : name_of(info.type);
+}
+
+template <class Info>
+double bits(const Info& info) {
+  constexpr double kByte = 8;
+  return is_emulated(info) ? bits_of(held_format(info))
+                           : kByte * static_cast<double>(size_of(info.type));
+}
+
+}  // namespace
+
+NumberFormat held_format(const ValueInfo& info) {
+  if (info.type == DType::kE4M3) return NumberFormat::kE4M3;
+  return info.holds_format ? info.format : NumberFormat::kNone;
+}
+
+NumberFormat held_format(const WeightInfo& info) {
+  return info.type == DType::kE4M3 ? NumberFormat::kE4M3 : info.format;
+}
+
+bool is_emulated(const ValueInfo& info) {
+  return info.type != DType::kE4M3 && held_format(info) != NumberFormat::kNone;
+}
+
+bool is_emulated(const WeightInfo& info) {
+  return info.type != DType::kE4M3 && held_format(info) != NumberFormat::kNone;
+}
+
+std::string_view type_name(const ValueInfo& info) { return name_of_type(info); }
+std::string_view type_name(const WeightInfo& info) { return name_of_type(info); }
+
+double bits_of(const ValueInfo& info) { return bits(info); }
+double bits_of(const WeightInfo& info) { return bits(info); }
 
 std::string_view name_of(When when) {
   switch (when) {

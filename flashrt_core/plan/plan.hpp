@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/number_format.hpp"
+#include "base/range_estimator.hpp"
 #include "base/tensor.hpp"
 #include "plan/op.hpp"
 
@@ -40,7 +42,14 @@ struct ValueInfo {
   DType type = DType::kF32;
   Shape shape;  // the capacity, where rows is dynamic
   Rows rows;
-  std::string site;  // calibration site of an e4m3 value; the value's name without the step
+
+  // Of a value that the recipe quantises: where its scales are found, the value's name without the
+  // step (empty where it needs none), and the format that they are for.
+  std::string site;
+  NumberFormat format = NumberFormat::kNone;
+  // Holds numbers of the format in float32, for one that is emulated. Not for e4m3, which is a
+  // type, and not where calibration measures what will be quantised.
+  bool holds_format = false;
 
   // Views only. Offsets and strides count elements of the storage, a value that is not a view.
   Value storage;
@@ -65,19 +74,50 @@ struct Stage {
 // How a weight is held on the device.
 enum class WeightScale { kNone, kTensor, kChannel };
 
+// Whether weights in this format say how many scales they have: one per tensor or per channel.
+bool takes_weight_scale(NumberFormat format);
+
 // "a scale per channel", for error texts.
 std::string_view describe(WeightScale scale);
+
+// From which magnitudes of a tensor or of a channel its scale follows.
+struct WeightRange {
+  RangeEstimator estimator = RangeEstimator::kMinMax;
+  double fraction = 1;  // of the values inside the range, for the percentile
+
+  bool operator==(const WeightRange&) const = default;
+};
 
 // A weight the plan reads, by its plan name ("language.3.gate_up"), in source order of first use.
 struct WeightInfo {
   std::string name;
   Shape shape;  // [width, D] of a linear, [D] of a bias or norm
   DType type = DType::kF32;
-  WeightScale scale = WeightScale::kNone;  // kTensor or kChannel for e4m3
+  WeightScale scale = WeightScale::kNone;  // kTensor or kChannel for e4m3, e5m2 and int8
+  // Its numbers are of this format. One that is not e4m3 is emulated: they are held in float32.
+  NumberFormat format = NumberFormat::kNone;
+  WeightRange range;
+
+  bool operator==(const WeightInfo&) const = default;
 };
+
+// The format whose numbers are held; kNone for plain types.
+NumberFormat held_format(const ValueInfo& info);
+NumberFormat held_format(const WeightInfo& info);
+// In float32, for want of a type.
+bool is_emulated(const ValueInfo& info);
+bool is_emulated(const WeightInfo& info);
+// Of the format where it is emulated, else of the type: for people.
+std::string_view type_name(const ValueInfo& info);
+std::string_view type_name(const WeightInfo& info);
+// Of one number in its type or format, with the scales of blocks: what a device that has the format
+// would hold, whatever emulates it.
+double bits_of(const ValueInfo& info);
+double bits_of(const WeightInfo& info);
 
 struct Plan {
   std::string model;
+  std::string recipe;  // that decided the types; empty before
   std::vector<ValueInfo> values;
   std::vector<Call> calls;
   std::vector<Stage> stages;

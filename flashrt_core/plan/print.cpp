@@ -31,7 +31,8 @@ struct OperandPrinter {
   void write(std::string_view name, Value& value) const {
     if (!value) return;
     const ValueInfo& info = plan[value];
-    writes << ' ' << name << '=' << info.name << ' ' << shape_text(plan, info) << ' ' << info.type;
+    writes << ' ' << name << '=' << info.name << ' ' << shape_text(plan, info) << ' '
+           << type_name(info);
   }
 };
 
@@ -39,7 +40,7 @@ void print_weight(const Plan& plan, std::ostringstream& out, std::string_view ro
                   const std::string& name) {
   if (name.empty()) return;
   const WeightInfo& info = plan.weight(name);
-  out << ' ' << role << '=' << name << ' ' << info.type;
+  out << ' ' << role << '=' << name << ' ' << type_name(info);
   if (info.scale == WeightScale::kChannel) out << " per channel";
 }
 
@@ -107,7 +108,7 @@ std::string print(const Plan& plan) {
     const ValueInfo& info = plan.values[id];
     if (info.kind == Kind::kInput || info.kind == Kind::kState) {
       out << (info.kind == Kind::kInput ? "input " : "state ") << info.name << ' '
-          << shape_text(plan, info) << ' ' << info.type << '\n';
+          << shape_text(plan, info) << ' ' << type_name(info) << '\n';
     } else if (info.kind == Kind::kView && plan[info.storage].kind == Kind::kLocal &&
                written.contains(id)) {
       out << "place " << info.name << " in " << plan[info.storage].name << " at row "

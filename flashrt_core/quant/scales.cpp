@@ -11,8 +11,9 @@ std::vector<std::vector<float>> resolve_scales(const Plan& plan, const Calibrati
   std::vector<std::vector<float>> scales(plan.values.size());
   for (size_t id = 0; id < plan.values.size(); ++id) {
     const ValueInfo& info = plan.values[id];
-    if (info.type != DType::kE4M3 || info.kind == Kind::kView) continue;
-    FLASHRT_CHECK(!info.site.empty(), "value ", info.name, " is e4m3 and has no calibration site");
+    if (!has_scale(held_format(info)) || info.kind == Kind::kView) continue;
+    FLASHRT_CHECK(!info.site.empty(), "value ", info.name, " is ", type_name(info),
+                  " and has no calibration site");
     scales[id] = calibration.scales(info.site);
     FLASHRT_CHECK(!scales[id].empty(), "calibration site ", info.site, " has no scale");
     for (const float scale : scales[id]) {

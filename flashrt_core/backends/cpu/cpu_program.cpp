@@ -71,6 +71,7 @@ Operand CpuProgram::operand(Value value) const {
       .width = info.shape.width(),
       .stride = is_view ? info.row_stride : info.shape.width(),
       .step_bytes = is_view ? info.step_stride * element : 0,
+      .format = is_emulated(info) ? held_format(info) : NumberFormat::kNone,
       .scales = scales_[storage.id]};
   if (info.rows.length) {
     result.length = reinterpret_cast<const int32_t*>(operand(info.rows.length).data);
@@ -215,8 +216,7 @@ void CpuProgram::write_float(std::string_view name, int iteration, std::span<con
                 "; integers are inputs, which write() takes");
   FLASHRT_CHECK(data.size() == static_cast<size_t>(view.rows * view.width), "write_float ", name,
                 ": ", data.size(), " floats, it has ", view.rows, " valid rows of ", view.width);
-  for (int64_t r = 0; r < view.rows; ++r)
-    encode(view.type, data.data() + r * view.width, view.scale, view.at(r), view.width);
+  for (int64_t r = 0; r < view.rows; ++r) store_row(view, r, data.data() + r * view.width);
   residency_.given(value, iteration);
 }
 

@@ -4,8 +4,10 @@
 // linear: y = activation(x W^T + bias + shift) + residual.
 //
 // Products of e4m3 codes are summed in float32 without scale; scale_x * scale_w[channel] multiplies
-// the sum. Everything after the product happens on a tile in cache and is converted once, at the
-// store.
+// the sum. Formats that are emulated are float32 here: their real values are multiplied and summed
+// as such. Sums of int8 codes would be exact below 2^24; a device that sums codes differs from this
+// by the rounding of float32 sums, which is far below that of the formats. Everything after the
+// product happens on a tile in cache and is converted once, at the store.
 
 #include "backends/cpu/gemm.hpp"
 #include "backends/cpu/kernel.hpp"

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "backends/cpu/vector_math.hpp"
+#include "base/number_format.hpp"
 #include "base/tensor.hpp"
 
 namespace flashrt::cpu {
@@ -19,10 +20,12 @@ namespace flashrt::cpu {
 struct View {
   std::byte* data = nullptr;  // null: the operand is absent
   DType type = DType::kF32;
-  int64_t rows = 0;    // valid ones
-  int64_t width = 0;   // elements of a row
-  int64_t stride = 0;  // elements from row to row
-  float scale = 1;     // real = quantised * scale
+  int64_t rows = 0;                           // valid ones
+  int64_t width = 0;                          // elements of a row
+  int64_t stride = 0;                         // elements from row to row
+  float scale = 1;                            // of e4m3: real = quantised * scale
+  NumberFormat format = NumberFormat::kNone;  // whose numbers it holds in float32 ...
+  float format_scale = 1;                     // ... and the scale of that
 
   explicit operator bool() const { return data != nullptr; }
   std::byte* at(int64_t row, int64_t column = 0) const {
@@ -52,6 +55,13 @@ inline void store(const View& view, int64_t row, int64_t column, int64_t n, cons
   encode(view.type, values, view.scale, view.at(row, column), n);
 }
 
+// A whole row, rounded to the number format that the view holds.
+inline void store_row(const View& view, int64_t row, const float* values) {
+  store(view, row, 0, view.width, values);
+  if (view.format == NumberFormat::kNone) return;
+  round_to(view.format, view.format_scale, {view.floats(row), static_cast<size_t>(view.width)});
+}
+
 struct Operand {
   std::string_view name;
   std::byte* data = nullptr;  // null: absent
@@ -62,7 +72,8 @@ struct Operand {
   std::ptrdiff_t step_bytes = 0;    // from iteration to iteration
   const int32_t* length = nullptr;  // valid rows = base + *length; null: all
   int64_t base = 0;
-  std::span<const float> scales;  // of an e4m3 value: one, or one per iteration
+  NumberFormat format = NumberFormat::kNone;  // emulated in float32
+  std::span<const float> scales;              // of a quantised value: one, or one per iteration
 
   explicit operator bool() const { return data != nullptr; }
   int64_t valid_rows() const {
@@ -74,7 +85,15 @@ struct Operand {
   View at(int iteration) const {
     if (!data) return {};
     const float scale = scales.empty() ? 1.0f : scales.size() == 1 ? scales[0] : scales[iteration];
-    return {data + iteration * step_bytes, type, valid_rows(), width, stride, scale};
+    const bool is_code = type == DType::kE4M3;
+    return {.data = data + iteration * step_bytes,
+            .type = type,
+            .rows = valid_rows(),
+            .width = width,
+            .stride = stride,
+            .scale = is_code ? scale : 1.0f,
+            .format = format,
+            .format_scale = is_code ? 1.0f : scale};
   }
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// quantize: y = x in another type.
+// quantize: y = x in another type or number format. The one kernel that makes numbers of a format
+// that is emulated.
 
 #include "backends/cpu/kernel.hpp"
 
@@ -21,7 +22,7 @@ Kernel bind(const Quantize& op, const Binding& b) {
     const View in = x.at(k), out = y.at(k);
     pool.parallel_for(in.rows, 16, [&](int64_t begin, int64_t end, int worker) {
       for (int64_t row = begin; row < end; ++row) {
-        store(out, row, 0, in.width, load(in, row, 0, in.width, scratch + worker * in.width));
+        store_row(out, row, load(in, row, 0, in.width, scratch + worker * in.width));
       }
     });
   };
