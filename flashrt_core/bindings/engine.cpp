@@ -52,6 +52,11 @@ Shape images_shape(const Engine& engine) {
   return {elements};
 }
 
+Shape state_shape(const Engine& engine) {
+  const int rows = engine.program_options().plan.state_rows, width = engine.config().state_dim;
+  return rows > 1 ? Shape{rows, width} : Shape{width};
+}
+
 // Bytes, floats in [-1, 1], or one frame per camera.
 using Images = std::variant<Array<uint8_t>, Array<float>, PythonFrames>;
 // Images, tokens, noise, state.
@@ -65,7 +70,7 @@ ModelInput model_input(const Engine& engine, const Images& images, const Array<i
   const Shape resized = images_shape(engine);
   check_layout("tokens", tokens, {tokens.size()});
   check_layout("noise", noise, {plan.horizon, width});
-  if (state) check_layout("state", *state, {engine.config().state_dim});
+  if (state) check_layout("state", *state, state_shape(engine));
   if (guidance) {
     check_layout("previous actions", guidance->previous, {plan.horizon, width});
     check_layout("weights of the previous actions", guidance->weights, {plan.horizon});
@@ -96,7 +101,8 @@ using Sizes = std::vector<std::pair<int, int>>;  // height, width
 ProgramOptions program_options(int cameras, int prompt_capacity, int steps, int horizon,
                                std::vector<float> times, bool float_images, int64_t max_image_bytes,
                                std::vector<FrameOptions> frame_options, bool guided,
-                               const Sizes& sizes, std::vector<int> markup_rows, bool keep_values) {
+                               const Sizes& sizes, std::vector<int> markup_rows, int state_rows,
+                               bool keep_values) {
   std::vector<ImageSize> image_sizes;
   for (const auto& [height, width] : sizes) image_sizes.push_back({height, width});
   return {.plan = {.cameras = cameras,
@@ -107,7 +113,8 @@ ProgramOptions program_options(int cameras, int prompt_capacity, int steps, int 
                    .max_image_bytes = max_image_bytes,
                    .guided = guided,
                    .image_sizes = std::move(image_sizes),
-                   .markup_rows = std::move(markup_rows)},
+                   .markup_rows = std::move(markup_rows),
+                   .state_rows = state_rows},
           .times = std::move(times),
           .frames = std::move(frame_options),
           .keep_values = keep_values};
@@ -160,8 +167,8 @@ void bind_engine(py::module_& module) {
                       int steps, int horizon, std::vector<float> times, const std::string& recipe,
                       const std::optional<std::filesystem::path>& calibration, bool float_images,
                       int64_t max_image_bytes, std::vector<FrameOptions> frame_options, bool guided,
-                      const Sizes& sizes, std::vector<int> markup_rows, bool keep_values,
-                      bool float_activations, const std::string& backend,
+                      const Sizes& sizes, std::vector<int> markup_rows, int state_rows,
+                      bool keep_values, bool float_activations, const std::string& backend,
                       int threads, int device, const std::optional<std::filesystem::path>& tuning,
                       bool fast_accumulation, bool dependent_launch, bool specialised_kernels,
                       std::optional<uint64_t> random_seed, double random_outliers,
@@ -187,7 +194,7 @@ void bind_engine(py::module_& module) {
                  .program = program_options(cameras, prompt_capacity, steps, horizon,
                                             std::move(times), float_images, max_image_bytes,
                                             std::move(frame_options), guided, sizes,
-                                            std::move(markup_rows), keep_values)});
+                                            std::move(markup_rows), state_rows, keep_values)});
           }),
           py::arg("checkpoint"), py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0,
           py::arg("steps") = 0, py::arg("horizon") = 0, py::arg("times") = std::vector<float>(),
@@ -195,7 +202,7 @@ void bind_engine(py::module_& module) {
           py::arg("float_images") = false, py::arg("max_image_bytes") = 0,
           py::arg("frame_options") = std::vector<FrameOptions>(), py::arg("guided") = false,
           py::arg("image_sizes") = Sizes(), py::arg("markup_rows") = std::vector<int>(),
-          py::arg("keep_values") = false, py::arg("float_activations") = false,
+          py::arg("state_rows") = 1, py::arg("keep_values") = false, py::arg("float_activations") = false,
           py::arg("backend") = "cpu", py::arg("threads") = 0, py::arg("device") = 0,
           py::arg("tuning") = py::none(), py::arg("fast_accumulation") = true,
           py::arg("dependent_launch") = true, py::arg("specialised_kernels") = true,
@@ -207,19 +214,20 @@ void bind_engine(py::module_& module) {
           [](const Engine& engine, int cameras, int prompt_capacity, int steps, int horizon,
              std::vector<float> times, bool float_images, int64_t max_image_bytes,
              std::vector<FrameOptions> frame_options, bool guided, const Sizes& sizes,
-             std::vector<int> markup_rows, bool keep_values) {
+             std::vector<int> markup_rows, int state_rows, bool keep_values) {
             const py::gil_scoped_release release;
             return engine.recompile(program_options(
                 cameras, prompt_capacity, steps, horizon, std::move(times), float_images,
                 max_image_bytes, std::move(frame_options), guided, sizes, std::move(markup_rows),
-                keep_values));
+                state_rows, keep_values));
           },
           py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0, py::arg("steps") = 0,
           py::arg("horizon") = 0, py::arg("times") = std::vector<float>(),
           py::arg("float_images") = false, py::arg("max_image_bytes") = 0,
           py::arg("frame_options") = std::vector<FrameOptions>(), py::arg("guided") = false,
           py::arg("image_sizes") = Sizes(), py::arg("markup_rows") = std::vector<int>(),
-          py::arg("keep_values") = false, "Another program on the same weights.")
+          py::arg("state_rows") = 1, py::arg("keep_values") = false,
+          "Another program on the same weights.")
       .def(
           "infer",
           [](Engine& engine, const Images& images, const Array<int32_t>& tokens,

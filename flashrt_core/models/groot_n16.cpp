@@ -232,7 +232,7 @@ ContextCache backbone_stage(const Groot& g, const std::vector<Value>& features, 
 // ---- the action head
 
 void denoise_stage(const Groot& g, const Loaded& loaded, const ContextCache& context,
-                   Value state_token, Value actions) {
+                   Value state_tokens, Value actions) {
   PlanBuilder& b = g.b;
   const int64_t width = g.width();
   b.stage("denoise", When::kInfer, g.o.steps, [&] {
@@ -241,7 +241,8 @@ void denoise_stage(const Groot& g, const Loaded& loaded, const ContextCache& con
                  {.shift = b.at_step(loaded.action_time), .activation = Activation::kSilu});
     const Value action_tokens = b.linear("action_out", hidden, "action_out", width,
                                          {.bias = true, .residual = loaded.action_positions});
-    Stream s{.residual = b.concat("denoise.embeds", {state_token, action_tokens})};  // [1 + N, D]
+    // [R + N, D]
+    Stream s{.residual = b.concat("denoise.embeds", {state_tokens, action_tokens})};
     for (int layer = 0; layer < g.c.dit.layers; ++layer) {
       s = dit_block(b, g.c.dit, layer, s, split(g, b.at_step(loaded.styles[layer])),
                     context.of_block(g, layer));
@@ -251,8 +252,8 @@ void denoise_stage(const Groot& g, const Loaded& loaded, const ContextCache& con
                                 .eps = kOutputNormEps,
                                 .style = split(g, b.at_step(loaded.norm_style))})
                         .y;
-    const Value decoded = b.linear("decoder", b.rows(y, 1, g.o.horizon), "decoder", g.c.dit.hidden,
-                                   {.bias = true, .activation = Activation::kRelu});
+    const Value decoded = b.linear("decoder", b.rows(y, g.o.state_rows, g.o.horizon), "decoder",
+                                   g.c.dit.hidden, {.bias = true, .activation = Activation::kRelu});
     const Value velocity =
         b.linear("velocity", decoded, "velocity", g.c.action_dim, {.bias = true});
     b.euler_step(
@@ -276,7 +277,7 @@ Plan build_groot_n16(const ModelConfig& c, const PlanOptions& o) {
   PlanBuilder b("groot_n16");
   const Groot g{b, c, o};
   const Value times = b.input("times", {o.steps}, DType::kF32);
-  const Value state = b.input("state", {1, c.state_dim}, DType::kF32);
+  const Value state = b.input("state", {o.state_rows, c.state_dim}, DType::kF32);
   const Value actions = b.state("actions", {o.horizon, c.action_dim});  // starts as noise
   const KvCache cache = kv_cache(b, c.language, int64_t{g.layout.rows} + o.prompt_capacity);
 
@@ -294,13 +295,13 @@ Plan build_groot_n16(const ModelConfig& c, const PlanOptions& o) {
   const Text text = prompt_stage(g, cache);
   const std::vector<Value> features = vision_stage(g, images, loaded.positions);
   const ContextCache context = backbone_stage(g, features, text, cache);
-  Value state_token;
+  Value state_tokens;  // [R, D]; unlike those of actions they have no positions
   b.stage("state", When::kInfer, 1, [&] {
     const Value hidden = b.linear("state_in", state, "state_in", c.dit.hidden,
                                   {.bias = true, .activation = Activation::kRelu});
-    state_token = b.linear("state_out", hidden, "state_out", g.width(), {.bias = true});  // [1, D]
+    state_tokens = b.linear("state_out", hidden, "state_out", g.width(), {.bias = true});
   });
-  denoise_stage(g, loaded, context, state_token, actions);
+  denoise_stage(g, loaded, context, state_tokens, actions);
   return std::move(b).finish();
 }
 

@@ -31,6 +31,10 @@ Plan build_plan(const ModelConfig& config, const PlanOptions& options) {
                     (options.image_sizes.empty() && options.markup_rows.empty()),
                 "image sizes or markup rows were given, but ", name_of(config.type),
                 " has square images of one size and no markup between them");
+  check_range("state rows", options.state_rows, kMaxRows);
+  FLASHRT_CHECK(config.type == ModelType::kGrootN16 || options.state_rows == 1,
+                "state rows: ", options.state_rows, ", but ", name_of(config.type),
+                " is given the state of one moment");
   FLASHRT_CHECK(0 <= options.max_image_bytes && options.max_image_bytes <= kMaxImageBytes,
                 "max image bytes: ", options.max_image_bytes,
                 ", expected 0 (images come resized) to ", kMaxImageBytes);

@@ -36,6 +36,8 @@ struct PlanOptions {
   // GR00T only. Per camera: tokens from its image to the next one or to the end; empty: those of
   // the published conversation.
   std::vector<int> markup_rows;
+  // GR00T only. Moments whose state the model is given, oldest first.
+  int state_rows = 1;
 };
 
 Plan build_pi05(const ModelConfig& config, const PlanOptions& options);

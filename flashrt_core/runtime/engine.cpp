@@ -179,8 +179,9 @@ void Engine::load(const ModelInput& input) {
   if (is_new_prompt) prompt = prompt_inputs(c, o, input.tokens);
   FLASHRT_CHECK(input.noise.size() == actions, "noise: ", input.noise.size(), " values, expected ",
                 o.horizon, " x ", c.action_dim);
-  FLASHRT_CHECK(input.state.size() == static_cast<size_t>(c.state_dim),
-                "state: ", input.state.size(), " values, expected ", c.state_dim);
+  FLASHRT_CHECK(input.state.size() == static_cast<size_t>(o.state_rows) * c.state_dim,
+                "state: ", input.state.size(), " values, expected ", o.state_rows, " x ",
+                c.state_dim);
 
   write_images(input);
   write_values(*program_, "actions", input.noise);

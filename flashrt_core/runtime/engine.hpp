@@ -68,7 +68,7 @@ struct ModelInput {
   std::vector<Frame> frames;            // instead, one per camera: plans with max_image_bytes
   std::span<const int32_t> tokens;      // valid ones, as prompt_inputs() takes them
   std::span<const float> noise;         // [N, A]
-  std::span<const float> state;         // [state_dim], where the model has one
+  std::span<const float> state;         // [state_rows, state_dim], where the model has one
   Guidance guidance;                    // engines compiled for it only
 };
 

@@ -82,6 +82,19 @@ TEST(Models, GrootN16TakesImagesOfSeveralSizes) {
   EXPECT_EQ(layout.markup_rows, 6);
 }
 
+// Each moment is a token in front of those of the actions, which alone are decoded.
+TEST(Models, GrootN16TakesTheStatesOfSeveralMoments) {
+  PlanOptions options = kOptions;
+  const Plan one = build_plan(tiny_groot(), options);
+  options.state_rows = 3;
+  const Plan plan = build_plan(tiny_groot(), options);
+  const int64_t width = tiny_groot().dit.width();
+  EXPECT_EQ(plan[plan.find("state")].shape, (Shape{3, tiny_groot().state_dim}));
+  EXPECT_EQ(plan[plan.find("denoise.embeds")].shape, (Shape{3 + options.horizon, width}));
+  EXPECT_EQ(plan[plan.find("denoise.decoder")].shape, one[one.find("denoise.decoder")].shape);
+  EXPECT_EQ(plan_digest(plan), plan_digest(one));  // a calibration fits both
+}
+
 // So a calibration or a packed file fits any number of cameras, although their number decides how
 // many calls read the last weights of the connector and those of the keys and values of text.
 TEST(Models, GrootN16HasOneDigestForAnyNumberOfCameras) {
@@ -118,6 +131,11 @@ TEST(Models, GrootN16RefusesWhatItDoesNotDo) {
                     o.markup_rows = {3, 0};
                   }),
                   "markup rows of camera 1: 0");
+  EXPECT_CONTAINS(text_of([](PlanOptions& o) { o.state_rows = 0; }), "state rows: 0, expected 1");
+  PlanOptions remembering = kOptions;
+  remembering.state_rows = 2;
+  EXPECT_CONTAINS(error_text([&] { build_plan(tiny_pi05(), remembering); }),
+                  "state rows: 2, but pi05 is given the state of one moment");
   PlanOptions sized = kOptions;
   sized.image_sizes = {{28, 28}, {28, 28}};
   EXPECT_CONTAINS(error_text([&] { build_plan(tiny_pi05(), sized); }), "pi05 has square images");

@@ -290,6 +290,7 @@ class Engine:
         guided: bool = False,  # compiled for real-time chunking: infer takes guidance
         image_sizes: Sequence[tuple[int, int]] = (),  # GR00T: height and width per camera; empty: squares
         markup_rows: Sequence[int] = (),  # GR00T: tokens behind the image of each camera; empty: as published
+        state_rows: int = 1,  # GR00T: moments whose state the model is given, oldest first
         keep_values: bool = False,  # no memory is reused
         float_activations: bool = False,  # quantised activations are held in float: to calibrate
         backend: str = 'cpu',  # or 'cuda'
@@ -321,6 +322,7 @@ class Engine:
         guided: bool = False,
         image_sizes: Sequence[tuple[int, int]] = (),
         markup_rows: Sequence[int] = (),
+        state_rows: int = 1,
         keep_values: bool = False,
     ) -> Engine:
         """Another program on the same weights."""
@@ -329,7 +331,8 @@ class Engine:
         images: NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame],
         tokens: NDArray[np.int32],  # valid ones: 1 to prompt_capacity; of GR00T in front of the first image
         noise: NDArray[np.float32],  # [N, A]
-        state: NDArray[np.float32] | None = None,  # [state_dim], where there is one: normalised and padded
+        # [state_dim], where there is one: normalised and padded; of several moments [state_rows, state_dim]
+        state: NDArray[np.float32] | None = None,
         guidance: Guidance | None = None,
     ) -> NDArray[np.float32]:
         """Actions [N, A] in model space.
