@@ -54,7 +54,9 @@ def holds(hold: JointTrajectory, before: JointTrajectory) -> bool:
 
     On a machine that kept up it is the first point; after missed ticks the controller has gone on.
     """
-    (point,) = hold.points
+    if len(hold.points) != 1:
+        return False
+    point = hold.points[0]
     way = np.array([point.positions for point in before.points])
     near = 1e-9
     return bool(
