@@ -117,6 +117,16 @@ class Backend {
   virtual size_t weight_bytes(const Plan& plan) const = 0;
   // Loads the weights of this plan in its types.
   virtual std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) = 0;
+  // The same beside `like`, which this backend uploaded from the same weights: what both plans hold
+  // in the same form may be shared. A backend that cannot share loads all of it.
+  virtual std::shared_ptr<const DeviceWeights> upload_like(const Plan& plan, const Weights& weights,
+                                                           const DeviceWeights& /*like*/) {
+    return upload(plan, weights);
+  }
+  // How much of weight_bytes(plan) upload_like() takes no new memory for.
+  virtual size_t shared_bytes(const Plan& /*plan*/, const DeviceWeights& /*like*/) const {
+    return 0;
+  }
   // Scratch memory that one call needs; the memory pass reserves the largest.
   virtual size_t workspace_bytes(const Plan& plan, const Call& call) const = 0;
   virtual std::unique_ptr<Program> compile(Plan plan, std::shared_ptr<const DeviceWeights> weights,

@@ -54,6 +54,24 @@ TEST(FreeMemory, WeightsTakeWhatWasSaidBefore) {
   }
 }
 
+TEST(FreeMemory, WeightsInTheSameFormAreShared) {
+  const auto backend = make_cpu_backend(1);
+  const Weights weights = Weights::random(tiny_pi05(), 1, 1);
+  const Plan plan = tiny_plan("fp8"), other = tiny_plan("fp8_mixed");
+  const auto uploaded = backend->upload(plan, weights);
+  EXPECT_EQ(backend->shared_bytes(plan, *uploaded), uploaded->bytes());
+  // All but the vision tower, which the other recipe holds in bf16.
+  const size_t shared = backend->shared_bytes(other, *uploaded);
+  EXPECT_GT(shared, 0);
+  EXPECT_LT(shared, backend->weight_bytes(other));
+  const auto beside = backend->upload_like(other, weights, *uploaded);
+  EXPECT_EQ(beside->bytes(), backend->weight_bytes(other));
+  const PlanStats stats = stats_of(other, *backend);
+  const size_t needed = stats.arena_bytes + backend->weight_bytes(other) - shared;
+  EXPECT_NO_THROW(check_free_memory(CrowdedBackend(needed), other, false, shared));
+  EXPECT_THROW(check_free_memory(CrowdedBackend(needed - 1), other, false, shared), Error);
+}
+
 TEST(FreeMemory, TheLastByteCounts) {
   const Plan plan = tiny_plan("f32");
   const auto backend = make_cpu_backend(1);

@@ -42,9 +42,16 @@ class CpuBackend : public Backend {
   size_t weight_bytes(const Plan& plan) const override { return cpu::CpuWeights::bytes_for(plan); }
 
   std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) override {
-    return std::make_shared<cpu::CpuWeights>(
-        plan, [&](std::string_view weight) { return weights.load(weight); }, *pool_,
-        [&](std::string_view weight) { return weights.packed_tensor(weight); });
+    return loaded(plan, weights, nullptr);
+  }
+
+  std::shared_ptr<const DeviceWeights> upload_like(const Plan& plan, const Weights& weights,
+                                                   const DeviceWeights& like) override {
+    return loaded(plan, weights, &own(like));
+  }
+
+  size_t shared_bytes(const Plan& plan, const DeviceWeights& like) const override {
+    return own(like).shared_bytes(plan);
   }
 
   size_t workspace_bytes(const Plan& plan, const Call& call) const override {
@@ -63,6 +70,19 @@ class CpuBackend : public Backend {
   }
 
  private:
+  static const cpu::CpuWeights& own(const DeviceWeights& weights) {
+    const auto* own = dynamic_cast<const cpu::CpuWeights*>(&weights);
+    FLASHRT_CHECK(own, "the weights to share were uploaded by another backend");
+    return *own;
+  }
+
+  std::shared_ptr<const DeviceWeights> loaded(const Plan& plan, const Weights& weights,
+                                              const cpu::CpuWeights* like) {
+    return std::make_shared<cpu::CpuWeights>(
+        plan, [&](std::string_view weight) { return weights.load(weight); }, *pool_,
+        [&](std::string_view weight) { return weights.packed_tensor(weight); }, like);
+  }
+
   std::shared_ptr<ThreadPool> pool_;
 };
 

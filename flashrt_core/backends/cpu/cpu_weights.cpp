@@ -34,28 +34,44 @@ size_t CpuWeights::bytes_for(const Plan& plan) {
   return numbers * sizeof(float);
 }
 
-CpuWeights::CpuWeights(const Plan& plan, const Load& load, ThreadPool& pool, const Packed& packed) {
-  for (const WeightInfo& info : plan.weights) {
-    Held held{.weight = {}, .type = info.type, .scale = info.scale};
+CpuWeights::CpuWeights(const Plan& plan, const Load& load, ThreadPool& pool, const Packed& packed,
+                       const CpuWeights* like) {
+  const auto read = [&](const WeightInfo& info) {
     if (const auto tensor = packed ? packed(info.name) : std::nullopt) {
       check_packed(info, *tensor);
-      held.weight = decoded(*tensor, pool);
-    } else {
-      held.weight = decoded(round_weight(info, load(info.name), pool).view(), pool);
+      return decoded(*tensor, pool);
     }
-    bytes_ += (held.weight.values.size() + held.weight.scales.size()) * sizeof(float);
+    return decoded(round_weight(info, load(info.name), pool).view(), pool);
+  };
+  for (const WeightInfo& info : plan.weights) {
+    std::shared_ptr<const Held> held = like ? like->find(info) : nullptr;
+    if (!held) held = std::make_shared<const Held>(Held{.info = info, .weight = read(info)});
+    bytes_ += held->bytes();
     held_.emplace(info.name, std::move(held));
   }
+}
+
+std::shared_ptr<const CpuWeights::Held> CpuWeights::find(const WeightInfo& info) const {
+  const auto found = held_.find(info.name);
+  return found != held_.end() && found->second->info == info ? found->second : nullptr;
+}
+
+size_t CpuWeights::shared_bytes(const Plan& plan) const {
+  size_t bytes = 0;
+  for (const WeightInfo& info : plan.weights) {
+    if (const auto held = find(info)) bytes += held->bytes();
+  }
+  return bytes;
 }
 
 const Weight& CpuWeights::get(const WeightInfo& info) const {
   const auto found = held_.find(info.name);
   FLASHRT_CHECK(found != held_.end(), "weight ", info.name,
                 " was not uploaded: these weights are of another plan");
-  const Held& held = found->second;
-  FLASHRT_CHECK(held.type == info.type && held.scale == info.scale, "weight ", info.name,
-                " is held as ", held.type, " with ", describe(held.scale), ", the plan reads ",
-                info.type, " with ", describe(info.scale));
+  const Held& held = *found->second;
+  FLASHRT_CHECK(held.info.type == info.type && held.info.scale == info.scale, "weight ", info.name,
+                " is held as ", held.info.type, " with ", describe(held.info.scale),
+                ", the plan reads ", info.type, " with ", describe(info.scale));
   return held.weight;
 }
 

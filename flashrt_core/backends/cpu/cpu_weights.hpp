@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -25,21 +26,27 @@ class CpuWeights : public DeviceWeights {
   // Has an answer for weights that are rounded already.
   using Packed = std::function<std::optional<PackedTensor>(std::string_view name)>;
 
-  // Loads, checks and rounds every weight the plan reads.
-  CpuWeights(const Plan& plan, const Load& load, ThreadPool& pool, const Packed& packed = {});
+  // Loads, checks and rounds every weight the plan reads; shares those that `like`, of the same
+  // source, holds in the same form.
+  CpuWeights(const Plan& plan, const Load& load, ThreadPool& pool, const Packed& packed = {},
+             const CpuWeights* like = nullptr);
 
   size_t bytes() const override { return bytes_; }
+  // Of the weights of this plan, those that are held here in the same form.
+  size_t shared_bytes(const Plan& plan) const;
   // Error unless it is held in this type and with these scales.
   const Weight& get(const WeightInfo& info) const;
 
  private:
   struct Held {
+    WeightInfo info;
     Weight weight;
-    DType type;
-    WeightScale scale;
+    size_t bytes() const { return (weight.values.size() + weight.scales.size()) * sizeof(float); }
   };
+  // Null where it is not held in this form.
+  std::shared_ptr<const Held> find(const WeightInfo& info) const;
 
-  std::map<std::string, Held, std::less<>> held_;
+  std::map<std::string, std::shared_ptr<const Held>, std::less<>> held_;
   size_t bytes_ = 0;
 };
 
