@@ -11,7 +11,7 @@ VENV := .venv
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-core test-python test-gpu soak lint install googletest clean
+.PHONY: help demo test test-core test-python test-gpu soak lint install googletest egl clean
 
 help:
 	@echo 'make demo       replay a recorded robot through the policy node (MODEL=pi05 or groot)'
@@ -112,7 +112,7 @@ test-core: googletest $(VENV)/.requirements
 	$(RUN) CCACHE_RECACHE=1 cmake --workflow --preset dev
 
 # Plugins that happen to be installed, such as those of a ROS 2 distribution, are not loaded.
-test-python: install $(VENV)/.requirements-test
+test-python: install $(VENV)/.requirements-test $(VENV)/.requirements-sim egl
 	$(RUN) PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(VENV)/bin/pytest
 
 # Skipped tests are failures here.
@@ -120,7 +120,7 @@ RESULTS := $(CURDIR)/build/gpu/results
 ON_GPU := $(RUN) FLASHRT_REQUIRE_GPU=1 GTEST_OUTPUT=xml:$(RESULTS)/
 KERNEL_TESTS := test_cuda_ops test_linear_tuner
 
-test-gpu: googletest $(VENV)/.installed $(VENV)/.requirements-test
+test-gpu: googletest $(VENV)/.installed $(VENV)/.requirements-test $(VENV)/.requirements-sim
 	rm -rf $(RESULTS)
 	$(RUN) cmake --preset gpu
 	$(RUN) cmake --build --preset gpu
@@ -150,6 +150,15 @@ googletest:
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y libgtest-dev; \
 	else \
 	  echo 'GoogleTest is missing. Install it with: sudo apt-get install libgtest-dev' >&2; exit 1; \
+	fi
+
+# What draws the pictures of the simulated tabletop, without a screen and without a GPU.
+egl: $(VENV)/.requirements-sim
+	@$(VENV)/bin/python -c 'from mujoco.egl import GLContext; GLContext(8, 8).free()' 2>/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y libegl1 libgl1-mesa-dri; \
+	else \
+	  echo 'EGL is missing. Install it with: sudo apt-get install libegl1 libgl1-mesa-dri' >&2; exit 1; \
 	fi
 
 clean:

@@ -27,6 +27,8 @@ def check_modules(prefix: Path) -> None:
     for name in ('flashrt_core', 'flashrt_core._core', 'flashrt_ros'):
         file = import_module(name).__file__ or ''
         assert Path(file).is_relative_to(prefix), f'{name} comes from {file}, not from {prefix}'
+    tabletop = Path(import_module('flashrt_ros.tabletop').__file__ or '')
+    assert tabletop.with_name('scene.xml').is_file(), f'{tabletop.parent} has no scene.xml'
     core = import_module('flashrt_core._core')
     try:
         core.read_model_config('/no/such/checkpoint')

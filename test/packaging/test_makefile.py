@@ -111,7 +111,9 @@ def test_test_needs_no_demo_and_prepares_once(project: Project):
     assert called(first, 'requirements/ros_kilted.txt')
     assert called(first, 'requirements/test.txt')
     assert called(first, '-e .')
-    tests = ['cmake --workflow --preset dev', 'pytest ']
+    assert called(first, 'requirements/sim.txt')
+    egl = 'python -c from mujoco.egl import GLContext; GLContext(8, 8).free()'
+    tests = ['cmake --workflow --preset dev', egl, 'pytest ']
     assert [command for command in first if command in tests] == tests
     assert project.make('test') == tests
 
@@ -252,4 +254,25 @@ def test_others_are_told_how_to_get_googletest(project: Project):
     result = project.run('test', CXX='false')
     assert result.returncode != 0
     assert 'sudo apt-get install libgtest-dev' in result.stdout
+    assert 'apt-get' not in project.log.read_text()
+
+
+def missing_egl(project: Project, user: int) -> None:
+    """The environment is there; its Python cannot draw."""
+    project.add_tool('id', answer=f'echo {user}\n')
+    project.add_tool('apt-get')
+    project.make('egl')
+    project.add_tool('python', answer='case "$*" in *mujoco.egl*) exit 1;; esac\n', into_venv=True)
+
+
+def test_root_with_apt_gets_egl(project: Project):
+    missing_egl(project, user=0)
+    assert called(project.make('egl'), 'apt-get install -q -y libegl1 libgl1-mesa-dri')
+
+
+def test_others_are_told_how_to_get_egl(project: Project):
+    missing_egl(project, user=1000)
+    result = project.run('test-python')
+    assert result.returncode != 0
+    assert 'sudo apt-get install libegl1 libgl1-mesa-dri' in result.stdout
     assert 'apt-get' not in project.log.read_text()

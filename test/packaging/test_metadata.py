@@ -33,10 +33,13 @@ def test_the_version_is_the_same_everywhere():
     assert cmake == package == PYPROJECT['version']
 
 
+def names(needed: list[str]) -> set[str]:
+    return {re.split('[<>=]', requirement)[0].lower() for requirement in needed}
+
+
 def test_what_is_imported_is_pinned():
-    needed = {re.split('[<>=]', requirement)[0].lower() for requirement in PYPROJECT['dependencies']}
-    pinned = requirements('run', 'apt').keys() | {'scipy-openblas32'}
-    assert needed == pinned
+    assert names(PYPROJECT['dependencies']) == requirements('run', 'apt').keys() | {'scipy-openblas32'}
+    assert names(PYPROJECT['optional-dependencies']['sim']) == requirements('sim').keys()
 
 
 # Module -> rosdep key, of what Ubuntu 24.04 has from apt; a ROS package is its own key.
@@ -72,14 +75,14 @@ def keys(*tags: str) -> set[str]:
 def test_rosdep_keys_and_run_requirements_are_what_is_imported():
     modules = set(imported('flashrt_ros', 'flashrt_core/python', 'launch'))
     modules -= {*sys.stdlib_module_names, 'flashrt_core', 'flashrt_ros'}
-    from_pypi = requirements('run').keys()
+    from_pypi = requirements('run', 'sim').keys()
     assert from_pypi <= modules, 'required, and not imported'
     needed = {APT_KEYS.get(module, module) for module in modules - from_pypi}
     assert needed | OTHER_KEYS == keys('depend', 'exec_depend')
 
 
 def test_rosdep_keys_of_the_tests_are_what_they_import():
-    modules = set(imported('test/layers', 'test/python', 'test/ros'))
+    modules = set(imported('test/layers', 'test/python', 'test/ros', 'test/tabletop'))
     needed = {APT_KEYS[module] for module in modules & APT_KEYS.keys()}
     assert needed <= keys('depend', 'exec_depend', 'test_depend')
 

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Which scenes are for training and which for evaluation: no scene is ever both.
+
+A scene is one number. The first million is evaluation's; data set S >= 1 draws from the million that begins
+at S million.
+"""
+
+import numpy as np
+
+from flashrt_core.errors import Error
+
+MILLION = 1_000_000
+_MAX_DATASET = 1_000  # keeps a scene within 32 bits
+
+
+def evaluation_scenes(count: int, first: int = 0) -> range:
+    """Raises Error where they would be scenes of training."""
+    scenes = range(first, first + count)
+    if first < 0 or count < 0 or scenes.stop > MILLION:
+        raise Error(f'scenes {first} to {scenes.stop - 1}: those of evaluation are 0 to {MILLION - 1}')
+    return scenes
+
+
+def training_scenes(dataset: int, episodes: int) -> range:
+    """Raises Error for numbers that would leave the data set's own million."""
+    if not 1 <= dataset <= _MAX_DATASET:
+        raise Error(f'the seed of a data set is {dataset}, it must be 1 to {_MAX_DATASET}: 0 is evaluation')
+    if not 1 <= episodes <= MILLION:
+        raise Error(f'{episodes} episodes, a data set has 1 to {MILLION}')
+    return range(dataset * MILLION, dataset * MILLION + episodes)
+
+
+def generator(scene: int, purpose: str) -> np.random.Generator:
+    """Random numbers of one scene for one purpose, independent of those for every other."""
+    return np.random.default_rng([scene, *purpose.encode()])
