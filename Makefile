@@ -156,9 +156,9 @@ googletest:
 egl: $(VENV)/.requirements-sim
 	@$(VENV)/bin/python -c 'from mujoco.egl import GLContext; GLContext(8, 8).free()' 2>/dev/null || \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y libegl1 libgl1-mesa-dri; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y libegl1 libopengl0 libgl1-mesa-dri; \
 	else \
-	  echo 'EGL is missing. Install it with: sudo apt-get install libegl1 libgl1-mesa-dri' >&2; exit 1; \
+	  echo 'EGL is missing. Install it with: sudo apt-get install libegl1 libopengl0 libgl1-mesa-dri' >&2; exit 1; \
 	fi
 
 clean:

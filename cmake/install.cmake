@@ -42,6 +42,7 @@ if(FLASHRT_WITH_ROS)
     install(PROGRAMS "${path}" DESTINATION lib/${PROJECT_NAME})
   endfunction()
   flashrt_ros_executable(policy_node flashrt_ros.policy_node)
+  flashrt_ros_executable(sim_robot flashrt_ros.sim_robot)
   flashrt_ros_executable(flashrt flashrt_core.cli)
 
   install(DIRECTORY launch config DESTINATION share/${PROJECT_NAME}

@@ -75,5 +75,5 @@ def _egl_context() -> object:
     except Exception as error:
         raise Error(
             f'no pictures can be drawn, EGL does not work ({error}); on Debian or Ubuntu: '
-            'sudo apt-get install libegl1 libgl1-mesa-dri'
+            'sudo apt-get install libegl1 libopengl0 libgl1-mesa-dri'
         ) from error

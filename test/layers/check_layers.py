@@ -57,6 +57,7 @@ RCLPY_MODULES = (
     'qos.py',
     'replay_live.py',
     'run.py',
+    'sim_robot.py',
     'soak/camera.py',
     'soak/recorder.py',
     'soak/rig.py',

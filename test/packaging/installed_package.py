@@ -69,7 +69,8 @@ def check_share(prefix: Path) -> None:
         assert (prefix / path).is_file(), f'{prefix / path} was not installed'
     for folder in ('config', 'launch'):
         assert any((prefix / 'share' / 'flashrt_ros' / folder).iterdir()), f'{folder}/ was installed empty'
-    assert os.access(prefix / 'lib' / 'flashrt_ros' / 'policy_node', os.X_OK), 'policy_node is no executable'
+    for name in ('policy_node', 'sim_robot'):
+        assert os.access(prefix / 'lib' / 'flashrt_ros' / name, os.X_OK), f'{name} is no executable'
     import_module('flashrt_ros.policy_node')
 
 

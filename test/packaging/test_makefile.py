@@ -267,12 +267,12 @@ def missing_egl(project: Project, user: int) -> None:
 
 def test_root_with_apt_gets_egl(project: Project):
     missing_egl(project, user=0)
-    assert called(project.make('egl'), 'apt-get install -q -y libegl1 libgl1-mesa-dri')
+    assert called(project.make('egl'), 'apt-get install -q -y libegl1 libopengl0 libgl1-mesa-dri')
 
 
 def test_others_are_told_how_to_get_egl(project: Project):
     missing_egl(project, user=1000)
     result = project.run('test-python')
     assert result.returncode != 0
-    assert 'sudo apt-get install libegl1 libgl1-mesa-dri' in result.stdout
+    assert 'sudo apt-get install libegl1 libopengl0 libgl1-mesa-dri' in result.stdout
     assert 'apt-get' not in project.log.read_text()
