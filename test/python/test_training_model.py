@@ -126,3 +126,89 @@ def test_training_lowers_the_loss_of_the_flow():
         for name in unused
     ), unused
     assert np.mean(losses[-3:]) < 0.9 * np.mean(losses[:3])
+
+
+def test_the_prompts_of_a_batch_are_those_the_policy_writes(tmp_path):
+    from checkpoint import write_tokenizer
+    from prompts import PromptTable
+
+    from flashrt_core.prompt import StatePrompt, state_bins
+    from flashrt_ros.tabletop.tasks import PROMPTS
+
+    tokenizer = write_tokenizer(tmp_path, PROMPTS)
+    table = PromptTable(tokenizer, PROMPTS, 7, 'cpu')
+    states = np.random.default_rng(3).uniform(-1.1, 1.1, (len(PROMPTS), 7)).astype(np.float32)
+    states[0] = [-1, 1, 0, -1e-9, 127 / 128, np.nan, np.inf]
+    tokens, mask = table.tokens(torch.arange(len(PROMPTS)), torch.from_numpy(states))
+    for sentence, state, row, there in zip(PROMPTS, states, tokens, mask, strict=True):
+        written = tokenizer.prompt(StatePrompt().pieces(sentence, state_bins(state)))
+        assert row[there].tolist() == written.tolist()
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory) -> Path:
+    """A checkpoint of a few steps on a data set of two episodes, in the small sizes."""
+    from dataclasses import replace
+
+    from checkpoint import write_tokenizer
+    from golden import SMALL
+    from safetensors.numpy import save_file
+    from train import Settings, Trainer
+
+    from flashrt_ros.tabletop.dataset_format import FORMAT_VERSION, SUMMARY, episode_path, write_statistics
+    from flashrt_ros.tabletop.tasks import PROMPTS, TASKS
+
+    data, out = tmp_path_factory.mktemp('data'), tmp_path_factory.mktemp('checkpoint')
+    rng = np.random.default_rng(5)
+    (data / 'episodes').mkdir()
+    scenes, n = [1_000_000, 1_000_001], 3
+    states, actions = rng.normal(size=(2, n, 7)), rng.normal(size=(2, n, 10, 7))
+    for i, scene in enumerate(scenes):
+        task = TASKS[i]
+        tensors = {
+            'images': rng.integers(0, 256, (n, 2, SMALL.image, SMALL.image, 3), dtype=np.uint8),
+            'state': states[i].astype(np.float32),
+            'actions': actions[i].astype(np.float32),
+            'cubes': rng.normal(size=(n, 3, 3)).astype(np.float32),
+        }
+        texts = {'scene': scene, 'prompt': task.prompt(), **vars(task), 'detours': 0}
+        metadata = {name: str(value) for name, value in texts.items()}
+        save_file(tensors, episode_path(data, scene), metadata)
+    write_statistics(data, states.reshape(-1, 7), actions.reshape(-1, 7))
+    counts = {'seed': 1, 'tried': 2, 'kept': 2, 'observations': 2 * n}
+    (data / SUMMARY).write_text(json.dumps({'format_version': FORMAT_VERSION, 'scenes': scenes, **counts}))
+    tokenizer = write_tokenizer(out, PROMPTS)
+    sizes = replace(SMALL, vocabulary=tokenizer.vocab_size, prompt_capacity=40)
+    trainer = Trainer(data, tokenizer, Settings(steps=8, batch=4, warm_up=2), 'cpu', sizes)
+    for number in range(8):
+        losses = trainer.step(number)
+        assert all(torch.isfinite(loss) for loss in losses)
+    trainer.save(out, data, 1.0)
+    return out
+
+
+def test_a_trained_checkpoint_loads_and_computes_what_the_trainer_computed(trained):
+    from model import Pi05
+    from safetensors.torch import load_file as load_torch_file
+
+    from flashrt_core import _core
+
+    model = Pi05(sizes_of(json.loads((trained / 'config.json').read_text()))).eval()
+    weights = load_torch_file(trained / 'model.safetensors')
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    last = f'language_model.layers.{model.sizes.layers - 1}.'
+    assert missing
+    assert all(last in name for name in missing)
+    assert not unexpected
+    rng = np.random.default_rng(9)
+    images = rng.integers(0, 256, (2, model.sizes.image, model.sizes.image, 3), dtype=np.uint8)
+    tokens = rng.integers(4, model.sizes.vocabulary, 20, dtype=np.int32)
+    noise = rng.standard_normal((model.sizes.horizon, model.sizes.action_dim), dtype=np.float32)
+    engine = _core.Engine(trained, cameras=2, prompt_capacity=40, steps=10)
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2)[None].float() / 255 * 2 - 1
+    prefix = model.prefix(pixels, torch.from_numpy(tokens).long()[None], torch.ones(1, 20, dtype=torch.bool))
+    expected = model.sample(prefix, torch.from_numpy(noise)[None], 10)[0].numpy()
+    actual = engine.infer(images, tokens, noise)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-5)
+    # Columns beyond the joints stay the noise that they were.
+    np.testing.assert_array_equal(actual[:, 7:], noise[:, 7:])
