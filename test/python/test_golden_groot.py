@@ -111,7 +111,7 @@ def test_what_is_not_compared_is_a_gap(copy):
 @pytest.mark.parametrize(
     ('name', 'value', 'message'),
     [
-        ('in.input_ids', lambda ids: np.where(ids == 303, 301, ids), 'an image of 56 x 56 pixels makes 4'),
+        ('in.input_ids', lambda ids: np.where(ids == 303, 301, ids), 'in.image_mask of row 0 does not'),
         ('in.noise', lambda noise: np.concatenate([noise, noise]), 'batches of different sizes'),
         ('in.state', lambda state: np.repeat(state, 2, 1), 'in.state holds 2 time steps'),
     ],

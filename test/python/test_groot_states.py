@@ -12,11 +12,10 @@ from safetensors.numpy import load_file
 
 from flashrt_core._core import Calibration, Engine
 from flashrt_core.errors import Error
-from flashrt_core.golden.groot_samples import GrootSample, groot_samples
+from flashrt_core.groot.samples import GrootSample, groot_samples
 from flashrt_core.tensor_file import TensorFile
 
 MODEL = Path(__file__).parents[1] / 'golden' / 'groot_n16_tiny'
-IMAGE_TOKEN = 301
 BOUND = 2e-5  # of actions, as for the saved cases
 
 
@@ -24,8 +23,12 @@ def rows_of(case: str) -> list[tuple[GrootSample, NDArray, NDArray]]:
     """Samples with their saved context and actions."""
     tensors = load_file(MODEL / f'{case}.safetensors')
     return [
-        (sample, tensors['head.vl_embeds'][sample.index][sample.mask], tensors['action_pred'][sample.index])
-        for sample in groot_samples(TensorFile(MODEL / f'{case}.safetensors'), IMAGE_TOKEN)
+        (
+            sample,
+            tensors['head.vl_embeds'][sample.index][sample.token_mask],
+            tensors['action_pred'][sample.index],
+        )
+        for sample in groot_samples(TensorFile(MODEL / f'{case}.safetensors'))
     ]
 
 

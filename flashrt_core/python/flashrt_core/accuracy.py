@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from flashrt_core.errors import Error
 from flashrt_core.programs import ProgramKey, Programs
-from flashrt_core.samples import Sample
+from flashrt_core.samples import AnySample
 
 VELOCITY = 'denoise.velocity'
 # Those of them that a model has.
@@ -70,7 +70,7 @@ class Accuracy:
 
 
 def measure(
-    reference: Programs, other: Programs, samples: Iterable[Sample], every_call: bool = False
+    reference: Programs, other: Programs, samples: Iterable[AnySample], every_call: bool = False
 ) -> Accuracy:
     """Runs every sample on both.
 

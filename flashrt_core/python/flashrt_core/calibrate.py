@@ -14,7 +14,7 @@ from flashrt_core.engine import Engine, native_core
 from flashrt_core.errors import Error
 from flashrt_core.policy import FlashPolicy, load_policy
 from flashrt_core.programs import BackendOptions, ProgramKey, Programs
-from flashrt_core.samples import Sample
+from flashrt_core.samples import AnySample
 from flashrt_core.settings import CheckpointSettings
 from flashrt_core.types import CameraFrame, Observation
 
@@ -46,11 +46,12 @@ class CalibrationSettings:
 
 def calibrate(
     checkpoint: str | os.PathLike,
-    samples: Iterable[tuple[str, Sample]],
+    samples: Iterable[tuple[str, AnySample]],
     settings: CalibrationSettings | None = None,
     *,
     backend: str = 'cpu',
     packed: str | os.PathLike | None = None,
+    embodiment_slot: int = -1,  # GR00T
     **backend_options: Unpack[BackendOptions],
 ) -> 'Calibration':
     """Scales of all quantised activations; samples should look like what the robot will see."""
@@ -61,13 +62,14 @@ def calibrate(
         float_activations=True,
         backend=backend,
         packed=packed,
+        embodiment_slot=embodiment_slot,
         **backend_options,
     )
     return calibrate_programs(programs, samples, settings)
 
 
 def calibrate_programs(
-    programs: Programs, samples: Iterable[tuple[str, Sample]], settings: CalibrationSettings
+    programs: Programs, samples: Iterable[tuple[str, AnySample]], settings: CalibrationSettings
 ) -> 'Calibration':
     """The same with programs that hold quantised activations in float."""
 

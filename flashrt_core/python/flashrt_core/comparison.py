@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from flashrt_core.errors import Error
 from flashrt_core.programs import ProgramKey, Programs
-from flashrt_core.samples import Sample
+from flashrt_core.samples import AnySample
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class CallRow:
 
 
 def compare_calls(
-    reference: Programs, other: Programs, samples: Iterable[tuple[str, Sample]], all_calls: bool = False
+    reference: Programs, other: Programs, samples: Iterable[tuple[str, AnySample]], all_calls: bool = False
 ) -> list[CallRow]:
     """Each call of the other works on what the reference computed.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from flashrt_core.engine import native_core
-from flashrt_core.samples import Sample
+from flashrt_core.samples import AnySample
 
 if TYPE_CHECKING:
     from flashrt_core._core import Engine, ModelConfig
@@ -29,8 +29,16 @@ class ProgramKey:
     keep_values: bool = False  # no memory is reused, so that every value can be read after the run
 
     @classmethod
-    def of(cls, sample: Sample, times: tuple[float, ...] = ()) -> 'ProgramKey':
-        return cls(len(sample.images), len(sample.token_mask), len(sample.noise), sample.steps, times)
+    def of(cls, sample: AnySample, times: tuple[float, ...] = ()) -> 'ProgramKey':
+        return cls(
+            len(sample.images),
+            len(sample.token_mask),
+            len(sample.noise),
+            sample.steps,
+            times,
+            image_sizes=sample.image_sizes,
+            markup_rows=sample.markup_rows,
+        )
 
     def keeping_values(self) -> 'ProgramKey':
         return replace(self, keep_values=True)

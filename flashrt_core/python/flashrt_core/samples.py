@@ -2,7 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """Recorded model inputs: what the engine takes for one inference, read from files of batches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flashrt_core.errors import Error
+from flashrt_core.groot.samples import GrootSample, groot_samples, is_of_groot
 from flashrt_core.tensor_file import TensorFile
 
 
@@ -25,10 +26,17 @@ class Sample:
     token_mask: NDArray[np.bool_]  # [prompt slots]
     steps: int
 
+    # How GR00T is given other sizes than those published.
+    image_sizes: tuple[tuple[int, int], ...] = ()
+    markup_rows: tuple[int, ...] = ()
+
     @property
     def inputs(self) -> tuple:
         """As Engine.infer takes them."""
         return self.images, self.tokens, self.noise, self.state
+
+
+AnySample = Sample | GrootSample
 
 
 def samples_in(file: TensorFile) -> list[Sample]:
@@ -83,16 +91,31 @@ def samples_in(file: TensorFile) -> list[Sample]:
     return samples
 
 
-def read_samples(path: Path) -> Iterator[tuple[str, Sample]]:
-    """Samples with their names; path: a .safetensors or .npz file, or a folder of case_*.safetensors."""
+def read_samples(path: Path, embodiment_slot: int = -1) -> Iterator[tuple[str, AnySample]]:
+    """Samples with their names; path: a .safetensors or .npz file, or a folder of case_*.safetensors.
+
+    embodiment_slot: of GR00T, needed there: rows of other embodiments are for other weights, and left out.
+    """
     files = [path]
     if path.is_dir():
         files = sorted(path.glob('case_*.safetensors'))
         if not files:
             raise Error(f'{path} holds no case_*.safetensors; give a file or a folder of cases')
+    found, other_slots = False, set[int]()
     for item in files:
-        for index, sample in enumerate(samples_in(TensorFile(item))):
+        file = TensorFile(item)
+        samples: Sequence[AnySample] = groot_samples(file) if is_of_groot(file) else samples_in(file)
+        for index, sample in enumerate(samples):
+            if isinstance(sample, GrootSample) and sample.slot != embodiment_slot:
+                other_slots.add(sample.slot)
+                continue
+            found = True
             yield f'{item.stem}[{index}]', sample
+    if other_slots and not found:
+        raise Error(
+            f'{path}: its rows are of embodiment slots {sorted(other_slots)}, none of {embodiment_slot}; '
+            'give --embodiment-slot'
+        )
 
 
 def _typed(file: TensorFile, name: str, axes: int, dtype: type) -> NDArray:

@@ -19,7 +19,7 @@ from flashrt_core.calibrate import (
     calibrate_policy,
     load_to_calibrate,
 )
-from flashrt_core.cli.options import INT_MAX, Packed, Tuning, given
+from flashrt_core.cli.options import INT_MAX, EmbodimentSlot, Packed, Tuning, given
 from flashrt_core.errors import Error
 from flashrt_core.recordings import open_recording
 from flashrt_core.samples import read_samples
@@ -80,6 +80,7 @@ def run(
     threads: Annotated[
         int | None, typer.Option(min=0, max=INT_MAX, help='0: one per core; else 0, or model.threads.')
     ] = None,
+    embodiment_slot: EmbodimentSlot = -1,
 ) -> None:
     """Measure the scales that a recipe with FP8 activations needs.
 
@@ -99,6 +100,8 @@ def run(
     if params is not None:
         if samples is not None:
             raise Error('calibrate: --params names the checkpoint, so only the recording is given beside it')
+        if embodiment_slot >= 0:
+            raise Error(f'calibrate: --embodiment-slot {embodiment_slot}: --params names the embodiment')
         changes = engine | given(recipe=recipe)
         calibration, output = _from_recording(
             source, params, output, observations or DEFAULT_OBSERVATIONS, changes, how
@@ -110,7 +113,8 @@ def run(
                 '--params FILE'
             )
         _check_folder(output)
-        calibration = calibrate(source, _with_progress(read_samples(samples)), how, **engine)
+        named = _with_progress(read_samples(samples, embodiment_slot))
+        calibration = calibrate(source, named, how, embodiment_slot=embodiment_slot, **engine)
     calibration.save(output)
     print(f'{output}: {len(calibration.sites)} sites from {calibration.origin}')
     if calibration.samples == 1:

@@ -16,7 +16,7 @@ from flashrt_core.cli.options import Backend, Device, EmbodimentSlot, Seed, Thre
 from flashrt_core.comparison import CallRow, compare_calls
 from flashrt_core.errors import Error
 from flashrt_core.programs import BackendOptions, Programs
-from flashrt_core.samples import Sample, read_samples
+from flashrt_core.samples import AnySample, read_samples
 
 
 def run(
@@ -91,7 +91,7 @@ def run(
         embodiment_slot=embodiment_slot,
         **how,
     )
-    named = list(read_samples(samples)) if samples else _random(checkpoint, reference)
+    named = list(read_samples(samples, embodiment_slot)) if samples else _random(checkpoint, reference)
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)  # a log file is as wide as the table
@@ -123,7 +123,7 @@ def run(
         raise typer.Exit(1)
 
 
-def _random(checkpoint: str, programs: Programs) -> list[tuple[str, Sample]]:
+def _random(checkpoint: str, programs: Programs) -> list[tuple[str, AnySample]]:
     settings = BenchSettings(checkpoint)
     return [('random observation', random_samples(programs.config, settings, ACCURACY_SEED, 1)[0])]
 

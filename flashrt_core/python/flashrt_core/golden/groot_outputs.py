@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from flashrt_core.golden.groot_samples import GrootSample
+from flashrt_core.groot.samples import GrootSample
 from flashrt_core.tensor_file import TensorFile
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _vision(sample: GrootSample, layers: int) -> dict[str, Output]:
 
 def _language(sample: GrootSample, layers: int) -> dict[str, Output]:
     def rows(tensor: NDArray) -> NDArray:
-        return tensor[sample.index][sample.mask]
+        return tensor[sample.index][sample.token_mask]
 
     def whole(*names: str) -> Output:
         """Computed in two parts: in front of the first image, and from there on."""

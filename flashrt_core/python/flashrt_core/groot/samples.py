@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""The inputs of saved GR00T cases: rows of a batch, without their padding, and how they are laid out."""
+"""Recorded inputs of GR00T: rows of a batch without their padding, and how pictures lie in them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,11 +23,12 @@ class GrootSample:
     image_numbers: range  # of its images among those of the batch
     images: tuple[NDArray[np.uint8], ...]  # [H, W, 3] each
     tokens: NDArray[np.int32]  # valid ones: the whole conversation
-    mask: NDArray[np.bool_]  # [slots] of the padded row: valid ones
+    token_mask: NDArray[np.bool_]  # [slots] of the padded row: valid ones
     is_image: NDArray[np.bool_]  # per token
     noise: NDArray[np.float32]  # [horizon, action_dim]
     state: NDArray[np.float32]  # [state_dim]
     slot: int  # embodiment
+    steps: int
 
     @property
     def inputs(self) -> tuple:
@@ -58,24 +59,38 @@ class GrootSample:
         return tuple(begin - run.stop for run, begin in zip(self.image_runs, begins, strict=True))
 
 
-def groot_samples(file: TensorFile, image_token: int) -> list[GrootSample]:
+def is_of_groot(file: TensorFile) -> bool:
+    """Whether the file holds what `groot_samples` reads."""
+    return 'in.input_ids' in file
+
+
+def groot_samples(file: TensorFile) -> list[GrootSample]:
     """The rows of the batch.
 
-    in.input_ids and in.attention_mask [batch, slots], in.image_u8.i [3, H, W] in the order of the batch,
-    in.noise [batch, horizon, action_dim], in.state [batch, 1, state_dim], in.embodiment_id [batch].
+    in.input_ids, in.attention_mask and in.image_mask [batch, slots], in.image_u8.i [3, H, W] in the order of
+    the batch, in.noise [batch, horizon, action_dim], in.state [batch, 1, state_dim], in.embodiment_id
+    [batch], and in.num_steps [1] or a tensor step_k.actions_out per denoise step.
     """
     ids, masks = file.take('in.input_ids', 2), file.take('in.attention_mask', 2) != 0
+    image_masks = file.take('in.image_mask', 2) != 0
     noise, state = file.take('in.noise', 3), file.take('in.state', 3)
     slots = file.take('in.embodiment_id', 1)
-    if not len(ids) == len(noise) == len(state) == len(slots) or masks.shape != ids.shape or not len(ids):
+    if (
+        not len(ids) == len(noise) == len(state) == len(slots)
+        or not masks.shape == image_masks.shape == ids.shape
+        or not len(ids)
+    ):
         raise Error(f'{file.path}: its inputs are batches of different sizes')
     if state.shape[1] != 1:
         raise Error(f'{file.path}: in.state holds {state.shape[1]} time steps, one is supported')
+    steps = _steps(file)
     first = 0
     samples = []
     for index, (row, mask) in enumerate(zip(ids, masks, strict=True)):
         tokens = row[mask].astype(np.int32)
-        is_image = tokens == image_token
+        is_image = image_masks[index, mask]
+        if is_image.any() and not np.array_equal(tokens == tokens[is_image][0], is_image):
+            raise Error(f'{file.path}: in.image_mask of row {index} does not mark all tokens of one id')
         count = int(np.sum(np.diff(is_image, prepend=False) & is_image))
         numbers = range(first, first + count)
         images = tuple(
@@ -93,11 +108,21 @@ def groot_samples(file: TensorFile, image_token: int) -> list[GrootSample]:
                 np.ascontiguousarray(noise[index]),
                 np.ascontiguousarray(state[index, 0]),
                 int(slots[index]),
+                steps,
             )
         )
         _check_runs(samples[-1], file)
         first += count
     return samples
+
+
+def _steps(file: TensorFile) -> int:
+    if 'in.num_steps' in file:
+        return int(file.take('in.num_steps', 1)[0])
+    steps = sum(name.startswith('step_') and name.endswith('.actions_out') for name in file.names())
+    if not steps:
+        raise Error(f'{file.path}: in.num_steps is missing, the number of denoise steps')
+    return steps
 
 
 def _check_runs(sample: GrootSample, file: TensorFile) -> None:
