@@ -18,6 +18,7 @@ from flashrt_core import ActionPrefix, CameraFrame, Error, Observation
 from flashrt_core.groot.parts import camera_name
 from flashrt_core.groot.pictures import picture_steps
 from flashrt_core.policy import FlashPolicy, GrootSettings, PolicySettings, load_policy
+from flashrt_core.types import PastPicture
 
 TOKENIZER = Path(__file__).parents[1] / 'golden' / 'groot_n16_tiny' / 'tokenizer'
 UPRIGHT = np.r_[0.5, 0.5, 0.5, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0.5, 0, 0]
@@ -233,7 +234,9 @@ def test_history_is_a_camera_per_time_and_view_oldest_first(settings, core, file
     files.write(tmp_path)
     policy = load_policy(settings, core)
     assert policy.spec.cameras == ('front@-5', 'wrist@-5', 'front', 'wrist')
-    assert camera_name('front', -5) == 'front@-5'
+    assert camera_name('front', 5) == 'front@-5'
+    assert policy.spec.past_cameras == {f'{view}@-5': PastPicture(view, 5) for view in ('front', 'wrist')}
+    assert (policy.spec.past_states, policy.spec.look_back) == ((), 5)
     policy.set_prompt('go')
     images = {
         name: np.full((32, 32, 3), shade, np.uint8)
@@ -242,6 +245,53 @@ def test_history_is_a_camera_per_time_and_view_oldest_first(settings, core, file
     policy.infer(observe(policy, **images), noise=NOISE)
     assert policy.engine.calls[-1]['images'][:, 100, 100, 0].tolist() == [10, 20, 30, 40]
     assert policy.engine.options['markup_rows'] == (7, 7, 7, 3)
+
+
+def test_states_of_the_past_come_first(settings, core, files, tmp_path):
+    files.modalities['state'].update(delta_indices=[-9, -2, 0])
+    files.write(tmp_path)
+    policy = load_policy(settings, core)
+    assert (policy.spec.past_states, policy.spec.look_back) == ((9, 2), 9)
+    assert policy.engine.options['state_rows'] == 3
+    policy.warm_up()
+    assert policy.engine.calls[-1]['state'].shape == (3, 20)
+    policy.set_prompt('go')
+    states = [UPRIGHT + np.r_[step, np.zeros(14)] for step in (-1.0, 1.0, 0.0)]
+    observation = replace(observe(policy, state=states[2]), past_states=np.array(states[:2]))
+    chunk = policy.infer(observation, noise=NOISE)
+    given = policy.engine.calls[-1]['state']
+    alone = load_policy(settings_without_past(settings, files, tmp_path), core)
+    alone.set_prompt('go')
+    for row, state in zip(given, states, strict=True):
+        alone.infer(observe(alone, state=state), noise=NOISE)
+        np.testing.assert_array_equal(row, alone.engine.calls[-1]['state'])
+    # Relative actions count from the present.
+    np.testing.assert_allclose(chunk.actions[0, 0], states[2][0] + 0.5)
+
+
+def settings_without_past(settings: GrootSettings, files: GrootFiles, folder: Path) -> GrootSettings:
+    files.modalities['state'].update(delta_indices=[0])
+    files.write(folder)
+    return settings
+
+
+@pytest.mark.parametrize(
+    ('deltas', 'past', 'message'),
+    [
+        ([-2, 0], None, 'the observation holds 0 states of the past, needed 1, those of 2 rows ago'),
+        ([-2, 0], np.zeros((2, 15)), 'the observation holds 2 states of the past, needed 1'),
+        ([-2, 0], np.zeros((1, 14)), r'the state has shape \(14,\), needed \(15,\)'),
+        ([-2, 0], np.full((1, 15), np.nan), r'the state is not finite: arm\[0\] = nan'),
+        ([0], np.zeros((1, 15)), 'the observation holds 1 states of the past, needed 0'),
+    ],
+)
+def test_another_past_is_refused(settings, core, files, tmp_path, deltas, past, message):
+    files.modalities['state'].update(delta_indices=deltas)
+    files.write(tmp_path)
+    policy = load_policy(settings, core)
+    policy.set_prompt('go')
+    with pytest.raises(Error, match=message):
+        policy.infer(replace(observe(policy), past_states=past), noise=NOISE)
 
 
 # ---- letterbox off

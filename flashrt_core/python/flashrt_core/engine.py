@@ -106,6 +106,7 @@ class Core(Protocol):
         tuning: str | None,
         image_sizes: Sequence[tuple[int, int]] = (),
         markup_rows: Sequence[int] = (),
+        state_rows: int = 1,
         embodiment_slot: int = -1,
         allow_untrained: bool = False,
     ) -> Engine: ...

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from flashrt_core.model_pictures import ModelPictures
 from flashrt_core.pipeline import Pipeline
 from flashrt_core.prompt_tokens import PromptTokens
+from flashrt_core.types import PastPicture
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,3 +30,5 @@ class PolicyParts:
     picture_sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     state_columns: tuple[str, ...] = ()
     action_columns: tuple[str, ...] = ()
+    past_cameras: Mapping[str, PastPicture] = field(default_factory=dict)
+    past_states: tuple[int, ...] = ()

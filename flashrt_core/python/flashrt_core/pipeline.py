@@ -2,7 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """What a checkpoint was trained with, put together: robot units to model units and back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -145,8 +145,11 @@ class Pipeline(Protocol):
 
     def state_forms(self, robot: NDArray[np.float64]) -> StateForms: ...
 
-    def model_state(self, state: StateForms) -> NDArray[np.float32] | None:
-        """[state columns of the model, padding included]; None where it reads the state in its prompt."""
+    def model_state(self, states: Sequence[StateForms]) -> NDArray[np.float32] | None:
+        """[state columns of the model, padding included]; of several moments, oldest first, one row each.
+
+        None where it reads the state in its prompt.
+        """
 
     def state_range(self) -> NDArray[np.float64]:
         """[state_dim] normalised values beyond which a column lies outside of the training data."""
@@ -184,12 +187,13 @@ class PiPipeline:
             decoded = transform(decoded)
         return StateForms(robot, decoded, self.state_scaler.normalise(decoded))
 
-    def model_state(self, state: StateForms) -> NDArray[np.float32] | None:
+    def model_state(self, states: Sequence[StateForms]) -> NDArray[np.float32] | None:
         """The continuous state of Pi0, padded with zeros after normalisation; none for Pi0.5."""
         if not self.model_state_dim:
             return None
         padded = np.zeros(self.model_state_dim, np.float32)
-        padded[: len(state.normalised)] = state.normalised
+        normalised = states[-1].normalised
+        padded[: len(normalised)] = normalised
         return padded
 
     def state_range(self) -> NDArray[np.float64]:

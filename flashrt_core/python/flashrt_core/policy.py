@@ -192,6 +192,7 @@ class FlashPolicy:
                 f'{self._prompt_id or "none; call set_prompt first"}'
             )
         state = self.pipeline.state_forms(self._checked_state(observation.state))
+        past = [self.pipeline.state_forms(row) for row in self._checked_past(observation)]
         out_of_range = self._check_range(state.normalised, observation.is_trial)
         images = self._pictures.of(observation)
         tokens = self._fixed_tokens
@@ -204,7 +205,7 @@ class FlashPolicy:
             images=images,
             tokens=tokens,
             noise=self._checked_noise(noise),
-            model_state=self.pipeline.model_state(state),
+            model_state=self.pipeline.model_state([*past, state]),
             state=state,
             seed=seed,
             out_of_range=out_of_range,
@@ -214,7 +215,9 @@ class FlashPolicy:
         """Runs the engine on black pictures with the shortest and the longest prompt; no tick passes."""
         images = self._pictures.black()
         noise = np.zeros(self.spec.noise_shape, np.float32)
-        state = np.zeros(self._config.state_dim, np.float32) if self._config.state_dim else None
+        unknown = np.zeros(self.spec.state_dim)
+        moments = [self.pipeline.state_forms(unknown)] * (1 + len(self.spec.past_states))
+        state = self.pipeline.model_state(moments)
         for length in (1, self.spec.prompt_capacity):
             actions = self.engine.infer(images, self.prompt.filler(length), noise, state, None)
             if actions.shape != noise.shape:
@@ -280,6 +283,17 @@ class FlashPolicy:
             listed = ', '.join(f'{self._names[i]} = {state[i]}' for i in faulty)
             raise Error(f'infer: the state is not finite: {listed}')
         return state
+
+    def _checked_past(self, observation: Observation) -> list[NDArray[np.float64]]:
+        """States of the moments that the policy looks back on, oldest first."""
+        wanted, given = self.spec.past_states, observation.past_states
+        count = 0 if given is None else len(given)
+        if count != len(wanted):
+            raise Error(
+                f'infer: the observation holds {count} states of the past, needed {len(wanted)}'
+                + (f', those of {", ".join(map(str, wanted))} rows ago' if wanted else '')
+            )
+        return [self._checked_state(row) for row in ([] if given is None else given)]
 
     def _check_range(self, normalised: NDArray, is_trial: bool) -> tuple[OutOfRange, ...]:
         """Reports columns beyond the training data; refuses beyond the limit of the settings."""
@@ -401,6 +415,8 @@ def load_policy(
         picture_sizes=parts.picture_sizes,
         state_columns=parts.state_columns,
         action_columns=parts.action_columns,
+        past_cameras=parts.past_cameras,
+        past_states=parts.past_states,
     )
     return FlashPolicy(settings=settings, spec=spec, parts=parts, config=config, core=core, engine=engine)
 

@@ -72,6 +72,8 @@ class Observation:
     stamps_ns: Mapping[str, int] = field(default_factory=dict)  # stream name -> header stamp that was used
     prompt_id: int = 0  # as returned by set_prompt
     is_trial: bool = False  # made up to try the policy, not measured: state_limit does not apply to it
+    # [moments, state_dim] as `state`, at the moments of PolicySpec.past_states; None where there are none.
+    past_states: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,14 @@ class ActionPrefix:
 
 
 @dataclass(frozen=True)
+class PastPicture:
+    """What a camera showed so many rows of actions ago."""
+
+    camera: str
+    rows: int  # 1 or more
+
+
+@dataclass(frozen=True)
 class PolicySpec:
     """What a loaded policy takes and gives; all sizes are fixed when it is loaded."""
 
@@ -143,6 +153,15 @@ class PolicySpec:
     # What the checkpoint calls the columns, those of the actions by what they move; empty: not known.
     state_columns: tuple[str, ...] = ()
     action_columns: tuple[str, ...] = ()
+    # Those of `cameras` that are another one in the past; and how many rows of actions ago the state is wanted
+    # too, oldest first.
+    past_cameras: Mapping[str, PastPicture] = field(default_factory=dict)
+    past_states: tuple[int, ...] = ()
+
+    @property
+    def look_back(self) -> int:
+        """Rows of actions from the oldest of what the policy wants to now; 0: it wants the present alone."""
+        return max([*self.past_states, *(past.rows for past in self.past_cameras.values())], default=0)
 
     @property
     def noise_shape(self) -> tuple[int, int]:

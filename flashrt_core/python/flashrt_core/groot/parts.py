@@ -23,6 +23,7 @@ from flashrt_core.model_pictures import ModelPictures
 from flashrt_core.parts import PolicyParts
 from flashrt_core.pipeline import Camera, PictureTransform
 from flashrt_core.resize import Rotate
+from flashrt_core.types import PastPicture
 
 Size = tuple[int, int]  # height and width
 
@@ -60,6 +61,12 @@ def groot_parts(settings: GrootSettings, config: ModelConfig) -> PolicyParts:
         },
         state_columns=_column_names(state.columns),
         action_columns=_column_names(actions.columns, embodiment.modalities.action_configs),
+        past_cameras={
+            camera_name(view, rows): PastPicture(view, rows)
+            for rows in embodiment.modalities.video.past
+            for view in embodiment.modalities.video.keys
+        },
+        past_states=embodiment.modalities.state.past,
         engine_options={
             'horizon': 0,  # all rows take part, whatever the robot plays of them
             'times': (),
@@ -69,6 +76,7 @@ def groot_parts(settings: GrootSettings, config: ModelConfig) -> PolicyParts:
             'guided': False,
             'image_sizes': sizes,
             'markup_rows': chat.markup_rows,
+            'state_rows': len(embodiment.modalities.state.delta_indices),
             'embodiment_slot': embodiment.slot,
             'allow_untrained': settings.allow_untrained,
         },
@@ -114,11 +122,11 @@ def _cameras(embodiment: Embodiment, settings: GrootSettings) -> tuple[tuple[Cam
     is_square = settings.letterbox != 'off'
     steps = picture_steps(is_square, processor.shortest_side, processor.crop_fraction)
     cameras, sizes = [], []
-    for delta in video.delta_indices:
+    for rows in (*video.past, 0):
         for view in video.keys:
             degrees = settings.rotation.get(view, 0)
             turn: tuple[PictureTransform, ...] = (Rotate(degrees),) if degrees else ()
-            cameras.append(Camera(camera_name(view, delta), view, turn + steps))
+            cameras.append(Camera(camera_name(view, rows), view, turn + steps))
             if not is_square and view not in settings.picture_sizes:
                 raise Error(f"policy settings: picture_sizes lacks '{view}'; it is needed with letterbox off")
             height, width = (1, 1) if is_square else settings.picture_sizes[view]
@@ -126,9 +134,9 @@ def _cameras(embodiment: Embodiment, settings: GrootSettings) -> tuple[tuple[Cam
     return tuple(cameras), tuple(sizes)
 
 
-def camera_name(view: str, delta: int) -> str:
+def camera_name(view: str, rows: int) -> str:
     """'front', and 'front@-5' for what it showed five steps of the training data ago."""
-    return f'{view}@{delta}' if delta else view
+    return f'{view}@-{rows}' if rows else view
 
 
 def _state_names(settings: GrootSettings, state: StateCodec) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """Everything before and after a GR00T model but for its tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,8 +44,9 @@ class GrootPipeline:
         """Normalised without being cut off, so that one sees how far beyond the training data it is."""
         return StateForms(robot, robot, self.state.unclipped(robot))
 
-    def model_state(self, state: StateForms) -> NDArray[np.float32]:
-        return self.state.encode(state.robot)
+    def model_state(self, states: Sequence[StateForms]) -> NDArray[np.float32]:
+        rows = self.state.encode(np.array([state.robot for state in states]))
+        return rows if len(rows) > 1 else rows[0]
 
     def state_range(self) -> NDArray[np.float64]:
         return np.concatenate(

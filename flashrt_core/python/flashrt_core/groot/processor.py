@@ -40,6 +40,11 @@ class Modality:
     sin_cos_keys: frozenset[str]
     mean_std_keys: frozenset[str]
 
+    @property
+    def past(self) -> tuple[int, ...]:
+        """How many steps ago, oldest first, beside now."""
+        return tuple(-delta for delta in self.delta_indices[:-1])
+
 
 @dataclass(frozen=True)
 class Modalities:
@@ -145,11 +150,10 @@ def _check_times(
             f'{needed} is implemented'
         )
 
-    deltas = video.delta_indices
-    if not deltas or deltas[-1] != 0 or list(deltas) != sorted(set(deltas)):
-        refuse('video', video, 'increasing steps that end with 0')
-    if state.delta_indices != (0,):
-        refuse('state', state, '[0]')
+    for name, modality in (('video', video), ('state', state)):
+        deltas = modality.delta_indices
+        if not deltas or deltas[-1] != 0 or list(deltas) != sorted(set(deltas)):
+            refuse(name, modality, 'increasing steps that end with 0')
     if not action.delta_indices or action.delta_indices != tuple(range(len(action.delta_indices))):
         refuse('action', action, '0, 1, 2, ...')
     if language.delta_indices != (0,) or len(language.keys) != 1:
