@@ -12,6 +12,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from flashrt_ros.bag import Bag, BagMessage
 from flashrt_ros.conversions import compressed_frame, joint_sample, raw_frame, stamp_ns
+from flashrt_ros.history import NO_PAST, LookBack
 from flashrt_ros.inputs import FORWARD_JUMP_S, Moment, Rejected
 from flashrt_ros.observations import NotReady, ObservationBuffer, Observed, Report
 from flashrt_ros.parameters import Parameters
@@ -75,8 +76,9 @@ class BagInputs:
         parameters: Parameters,
         report: Report,
         on_jump: Callable[[float, int], None] = lambda *_: None,
+        look_back: LookBack = NO_PAST,
     ) -> None:
-        self.buffer = ObservationBuffer(parameters, report)
+        self.buffer = ObservationBuffer(parameters, report, look_back)
         self._report = report
         self._on_jump = on_jump
         self._clock_ns: int | None = None  # None: no message of /clock has come

@@ -178,6 +178,9 @@ class FileCheck:
         if columns := policy.spec.state_columns:
             pairs = zip(columns, self._parameters.joint_names, strict=True)
             yield ok('joints', ', '.join(f'{column} is {joint}' for column, joint in pairs))
+        if self._parameters.action_joints:
+            pairs = zip(policy.spec.action_columns, self._parameters.action_joints, strict=True)
+            yield ok('commanded joints', ', '.join(f'{column} moves {joint}' for column, joint in pairs))
         for text in policy.pipeline.warnings:
             yield warn('statistics', text)
         yield ok('normalisation', policy.pipeline.sources['normalisation'])

@@ -78,7 +78,7 @@ def check_joint_names(topics: Sequence[InputView], parameters: Parameters) -> It
     if not positions:
         yield skip(subject, 'no joint state came')
         return
-    wanted = [parameters.joint_prefix + name for name in parameters.joint_names]
+    wanted = [parameters.joint_prefix + name for name in parameters.known_joints]
     missing = [name for name in wanted if name not in positions]
     broken = [f'{name} ({positions[name]})' for name in wanted if not math.isfinite(positions.get(name, 0.0))]
     if missing:

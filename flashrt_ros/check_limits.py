@@ -28,7 +28,7 @@ def check_limits(parameters: Parameters, topic: str, description: str | None) ->
                 _SUBJECT, f'nothing came on {topic} to compare joints.lower, upper and max_velocity with'
             )
         return
-    names = [parameters.joint_prefix + name for name in parameters.joint_names]
+    names = [parameters.joint_prefix + name for name in parameters.commanded_joints]
     try:
         described = parse_joint_limits(description, names)
     except RobotDescriptionError as fault:

@@ -49,7 +49,9 @@ class Configured:
 
     def situation(self, node: Situation, now: Moment) -> Situation:
         """What the node knows, and what its parts know."""
-        reason = self.observations.check(now) if node.state == 'active' else None
+        reason = None
+        if node.state == 'active':
+            reason = self.observations.check(now) or self.observations.check_past()
         return replace(
             node,
             inference_error=self.worker.last_error,
@@ -94,7 +96,7 @@ class Configured:
             out_of_range={item.name: item.normalised for item in chunk.out_of_range} if chunk else {},
             play=self.motion.player.counters,
             motion=self.motion.counters,
-            joint_names=self.parameters.joint_names,
+            joint_names=self.parameters.commanded_joints,
             delay_rows=self.motion.player.delay_rows,
             prompt_id=self.worker.prompt_id,
             policy=self.policy.info(),

@@ -161,7 +161,7 @@ def action_chunk_message(result: 'InferenceResult', parameters: Parameters) -> A
         prompt_id=result.chunk.prompt_id,
         prompt=result.prompt,
         row_period=parameters.row_period_s,
-        joint_names=[parameters.joint_prefix + name for name in parameters.joint_names],
+        joint_names=[parameters.joint_prefix + name for name in parameters.commanded_joints],
         representation=parameters.representation,
         rows=len(result.actions),
         actions=array.array('d', np.ascontiguousarray(result.actions, np.float64).tobytes()),

@@ -42,5 +42,5 @@ def receive_limits(node: Node, parameters: Parameters) -> JointLimits:
             )
     finally:
         node.destroy_subscription(subscription)
-    names = [parameters.joint_prefix + name for name in parameters.joint_names]
-    return replace(parse_joint_limits(texts[-1], names), names=parameters.joint_names)
+    names = [parameters.joint_prefix + name for name in parameters.commanded_joints]
+    return replace(parse_joint_limits(texts[-1], names), names=parameters.commanded_joints)

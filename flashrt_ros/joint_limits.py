@@ -15,7 +15,7 @@ from flashrt_ros.parameters import Parameters
 class JointLimits:
     """Each array [joints], in the order of `names`; refused where a limit is missing or means nothing."""
 
-    names: tuple[str, ...]  # as in joints.names, without the prefix
+    names: tuple[str, ...]  # of the commanded joints, without the prefix
     lower: NDArray[np.float64]  # rad or m
     upper: NDArray[np.float64]  # rad or m
     max_velocity: NDArray[np.float64]  # rad/s or m/s
@@ -41,7 +41,7 @@ class JointLimits:
 def limits_of(parameters: Parameters) -> JointLimits:
     """The limits in joints.lower, joints.upper and joints.max_velocity."""
     return JointLimits(
-        parameters.joint_names,
+        parameters.commanded_joints,
         np.array(parameters.joint_lower, np.float64),
         np.array(parameters.joint_upper, np.float64),
         np.array(parameters.joint_max_velocity, np.float64),

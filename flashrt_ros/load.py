@@ -2,14 +2,15 @@
 # Copyright 2026 The flashrt_ros authors
 """From checked parameters to a loaded policy, and whether the two fit the robot."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flashrt_core.groot.settings import GrootSettings
 from flashrt_core.settings import GuidanceSettings, PolicySettings
-from flashrt_core.types import ActionPrefix, Observation
+from flashrt_core.types import ActionPrefix, Observation, PolicySpec
 from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.parameters import FAMILIES, GROOT, Parameters
 
@@ -127,31 +128,13 @@ def prepare(policy: 'Policy', parameters: Parameters) -> int:
 
 def check_fit(policy: 'Policy', parameters: Parameters) -> None:
     """Raises where the policy is not the one that the parameters describe."""
-    spec, joints = policy.spec, len(parameters.joint_names)
+    spec = policy.spec
     faults = []
-    if past := [camera for camera in spec.cameras if '@' in camera]:
-        faults.append(
-            f'the policy wants to see {past}, what cameras showed steps ago, which this node does not keep; '
-            'it needs a checkpoint whose video.delta_indices is [0]'
-        )
-    elif set(spec.cameras) != set(parameters.camera_names):
-        faults.append(
-            f'cameras.names is {list(parameters.camera_names)}, the policy wants {list(spec.cameras)}'
-        )
-    if spec.state_dim != joints:
-        faults.append(
-            f'joints.names has {joints} names, the state of the policy has {spec.state_dim} columns'
-        )
-    if parameters.representation != 'end_effector' and spec.action_dim != joints:
-        faults.append(
-            f'joints.names has {joints} names, the actions of the policy have {spec.action_dim} columns'
-        )
-    elif parameters.representation != 'end_effector' and spec.action_columns != spec.state_columns:
-        faults.append(
-            f'the actions of the policy move {_listed(spec.action_columns)}, its state is '
-            f'{_listed(spec.state_columns)}; this node commands the joints that it reads, in the same order: '
-            'it needs a checkpoint whose state and action keys name the same joints alike'
-        )
+    present = [camera for camera in spec.cameras if camera not in spec.past_cameras]
+    if set(present) != set(parameters.camera_names):
+        faults.append(f'cameras.names is {list(parameters.camera_names)}, the policy wants {present}')
+    faults += _joint_faults(spec, parameters)
+    faults += _past_faults(spec, parameters)
     if spec.actions != parameters.representation:
         faults.append(
             f'actions.representation is {parameters.representation}, the policy says {spec.actions}'
@@ -162,8 +145,60 @@ def check_fit(policy: 'Policy', parameters: Parameters) -> None:
         raise ParameterFaults('policy and parameters', faults)
 
 
-def _listed(columns: tuple[str, ...]) -> str:
-    return ', '.join(columns)
+def _past_faults(spec: PolicySpec, parameters: Parameters) -> Iterator[str]:
+    longest_s = spec.look_back * parameters.row_period_s
+    if longest_s and longest_s >= parameters.starvation_limit_s:
+        yield (
+            f'the policy looks back {longest_s:g} s ({spec.look_back} rows), and so long no chunk follows a '
+            f'new prompt; actions.starvation_limit_s is {parameters.starvation_limit_s:g}, make it longer'
+        )
+
+
+def _joint_faults(spec: PolicySpec, parameters: Parameters) -> Iterator[str]:
+    joints, commanded = parameters.joint_names, parameters.commanded_joints
+    if spec.state_dim != len(joints):
+        yield f'joints.names has {len(joints)} names, the state of the policy has {spec.state_dim} columns'
+    if parameters.representation == 'end_effector':
+        return
+    if spec.action_dim != len(commanded):
+        source = 'actions.joints' if parameters.action_joints else 'joints.names'
+        remedy = ''
+        if spec.action_columns != spec.state_columns:
+            remedy = f'; actions.joints is to name those of {", ".join(spec.action_columns)}'
+        yield (
+            f'{source} has {len(commanded)} names, the actions of the policy have {spec.action_dim} '
+            f'columns{remedy}'
+        )
+    elif not parameters.action_joints and spec.action_columns != spec.state_columns:
+        yield (
+            f'the actions of the policy move {", ".join(spec.action_columns)}, its state is '
+            f'{", ".join(spec.state_columns)}; name the joints of the actions in this order in actions.joints'
+        )
+    elif spec.state_dim == len(joints):
+        yield from _renamed_joints(spec, joints, commanded)
+
+
+def _renamed_joints(spec: PolicySpec, joints: tuple[str, ...], commanded: tuple[str, ...]) -> Iterator[str]:
+    """A key that state and actions share names the same joints in both.
+
+    Relative actions count from these columns: of another joint they would lead anywhere.
+    """
+    if not spec.state_columns:
+        return
+    state = dict(zip(spec.state_columns, joints, strict=True))
+    widths = [Counter(map(_key_of, columns)) for columns in (spec.state_columns, spec.action_columns)]
+    for column, joint in zip(spec.action_columns, commanded, strict=True):
+        is_shared = widths[0][_key_of(column)] == widths[1][_key_of(column)]
+        if is_shared and state[column] != joint:
+            yield (
+                f"column {column} is '{state[column]}' in joints.names and '{joint}' in actions.joints; it "
+                'must be one joint in state and actions'
+            )
+
+
+def _key_of(column: str) -> str:
+    """'arm' of 'arm[2]'."""
+    return column.rpartition('[')[0]
 
 
 def _trial(policy: 'Policy', prompt_id: int, parameters: Parameters) -> list[str]:
@@ -171,15 +206,16 @@ def _trial(policy: 'Policy', prompt_id: int, parameters: Parameters) -> list[str
 
     In mode rtc a second one continues the first: a checkpoint that cannot do that is refused here.
     """
-    spec, joints = policy.spec, len(parameters.joint_names)
+    spec, joints = policy.spec, len(parameters.commanded_joints)
     square = spec.image_size, spec.image_size
     observation = Observation(
         images={
             slot: np.zeros((*spec.picture_sizes.get(slot, square), 3), np.uint8) for slot in spec.cameras
         },
-        state=np.zeros(joints, np.float64),
+        state=np.zeros(spec.state_dim, np.float64),
         prompt_id=prompt_id,
         is_trial=True,
+        past_states=np.zeros((len(spec.past_states), spec.state_dim), np.float64),
     )
     chunk = policy.infer(observation)
     shape = chunk.actions.shape

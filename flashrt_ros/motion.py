@@ -86,7 +86,7 @@ class Motion:
         self.player = ChunkPlayer(player_settings(parameters, spec.horizon, spec.max_hard_delay))
         self._max_first_gap = _gaps(parameters)
         self.gate = FirstCommandGate(limits.names, self._max_first_gap, parameters.first_command, is_velocity)
-        is_gripper = np.isin(parameters.joint_names, parameters.gripper_names)
+        is_gripper = np.isin(parameters.commanded_joints, parameters.gripper_names)
         self.limits = CommandLimits(limits, is_velocity, parameters.max_clamped_rows, is_gripper)
         self.latch = latch
         self._is_velocity = is_velocity
@@ -342,4 +342,4 @@ class Motion:
 
 def _gaps(parameters: Parameters) -> NDArray[np.float64]:
     """[joints]"""
-    return np.broadcast_to(np.array(parameters.max_first_gap), len(parameters.joint_names)).copy()
+    return np.broadcast_to(np.array(parameters.max_first_gap), len(parameters.commanded_joints)).copy()

@@ -15,6 +15,7 @@ from flashrt_core.types import CameraFrame, Observation
 from flashrt_ros.compressed_images import CompressedFrame, orientation_tag
 from flashrt_ros.conversions import Frame, JointSample, check_frame, decode_frame, undecoded_frame
 from flashrt_ros.grippers import GripperMap
+from flashrt_ros.history import NO_PAST, History, LookBack
 from flashrt_ros.inputs import Moment, Rejected
 from flashrt_ros.parameters import CameraParameters, Parameters
 from flashrt_ros.raw_images import Picture
@@ -88,6 +89,7 @@ class _Camera(_Stream):
     pending: list[_Sample] = field(default_factory=list)  # passed the cheap check
     in_work: list[_Sample] = field(default_factory=list)  # being decoded
     good: _Sample | None = None  # the newest that was decoded
+    history: History[Frame] = field(default_factory=lambda: History(0, 0))  # not decoded
 
     def held(self) -> list[_Sample]:
         """Oldest first."""
@@ -112,19 +114,32 @@ class _Camera(_Stream):
 class ObservationBuffer:
     """Newest sample per camera and per joint; a bad sample never replaces a good one.
 
-    Callbacks add, one worker forms. Streams are named by camera slot and by joint topic.
+    Callbacks add, one worker forms. Streams are named by camera slot and by joint topic. For a policy that
+    looks back it also has a bounded history of each, and forms nothing before that is long enough.
     """
 
-    def __init__(self, parameters: Parameters, report: Report) -> None:
+    def __init__(
+        self,
+        parameters: Parameters,
+        report: Report,
+        look_back: LookBack = NO_PAST,
+    ) -> None:
         self._parameters = parameters
         self._report = report
+        self._look_back = look_back
         self._grippers = GripperMap(parameters)
-        self._wanted = {parameters.joint_prefix + name: name for name in parameters.joint_names}
+        self._wanted = {parameters.joint_prefix + name: name for name in parameters.known_joints}
         self._cameras = {
-            camera.slot: _Camera(topic=camera.topic, parameters=camera) for camera in parameters.cameras
+            camera.slot: _Camera(
+                topic=camera.topic, parameters=camera, history=look_back.of_camera(camera.slot)
+            )
+            for camera in parameters.cameras
         }
         self._joint_streams = {topic: _Stream(topic=topic) for topic in parameters.joint_topics}
         self._joints: dict[str, _Joint] = {}
+        self._past_joints: dict[str, History[float]] = {
+            name: look_back.of_joint() for name in parameters.joint_names
+        }
         self._other_names: dict[str, None] = {}
         self._not_before_ns = 0
         self._lock = threading.Lock()
@@ -137,6 +152,18 @@ class ObservationBuffer:
             self._other_names.clear()
             for camera in self._cameras.values():
                 camera.drop(camera.held())
+            self._clear_past()
+
+    def forget_past(self) -> None:
+        """What was before belongs to another run or task: a policy does not look back on it any more."""
+        with self._lock:
+            self._clear_past()
+
+    def _clear_past(self) -> None:
+        for camera in self._cameras.values():
+            camera.history.clear()
+        for past in self._past_joints.values():
+            past.clear()
 
     def add_frame(self, slot: str, frame: Frame, stamp_ns: int, receive: Moment) -> bool:
         """True when the frame is now the newest of its camera; else it was counted and reported."""
@@ -155,6 +182,7 @@ class ObservationBuffer:
                 return self._reject(slot, camera, rejected)
             camera.drop(camera.pending[:-1])
             camera.pending.append(_Sample(stamp, receive, frame))
+            camera.history.add(stamp, frame)
         return True
 
     def add_joints(self, topic: str, sample: JointSample, stamp_ns: int, receive: Moment) -> bool:
@@ -192,44 +220,116 @@ class ObservationBuffer:
                 return reason
         return None
 
+    def check_past(self) -> NotReady | None:
+        """Why a policy that looks back has to wait although `check` finds nothing, judged likewise."""
+        with self._lock:
+            try:
+                self._past_frames(_Camera.newest)
+                self._past_states()
+            except NotReady as reason:
+                return reason
+        return None
+
     def positions(self, now: Moment) -> NDArray[np.float64] | None:
-        """[joints], robot units, as measured; None while a joint is missing, too old or not finite."""
+        """[commanded joints], robot units, as measured; None while one is missing, too old or not finite."""
         with self._lock:
             try:
                 self._check_joints(now)
             except NotReady:
                 return None
-            return np.array(
-                [self._joints[name].position for name in self._parameters.joint_names], np.float64
-            )
+            return self._positions(self._parameters.commanded_joints)
 
     def form(self, now: Callable[[], Moment], prompt_id: int) -> Observed:
         """The newest observation; raises NotReady, with condition 'nothing_new' when it was used before."""
         self._decode(now())
+        past_pictures = self._past_pictures(now) if self._look_back.pictures else {}
         with self._lock:
-            moment = now()
-            self._check_cameras(moment, lambda camera: camera.good)
-            self._check_joints(moment)
+            fresh = self._fresh(now())
+            past_states = self._past_states()
             samples = {slot: camera.good for slot, camera in self._cameras.items()}
-            fresh = [camera for camera in self._cameras.values() if not camera.good.is_used]
-            if not fresh:
-                raise NotReady('nothing_new', 'no new picture since the last observation')
             for camera in fresh:
                 camera.good.is_used = True
                 camera.counters['used'] += 1
+            state = self._positions(self._parameters.joint_names)
             joints = dict(self._joints)
-        state = np.array([joints[name].position for name in self._parameters.joint_names], np.float64)
         stamps = {slot: sample.stamp_ns for slot, sample in samples.items()}
         for joint in joints.values():
             stamps[joint.topic] = min(joint.stamp_ns, stamps.get(joint.topic, joint.stamp_ns))
         oldest = min([*samples.values(), *joints.values()], key=lambda sample: sample.stamp_ns)
         observation = Observation(
-            images={slot: sample.picture for slot, sample in samples.items()},
+            images={slot: sample.picture for slot, sample in samples.items()} | past_pictures,
             state=self._grippers.to_model(state),
             stamps_ns=stamps,
             prompt_id=prompt_id,
+            past_states=None if past_states is None else self._grippers.to_model(past_states),
         )
         return Observed(observation, oldest.stamp_ns, oldest.receive, now())
+
+    def _fresh(self, now: Moment) -> list[_Camera]:
+        """Cameras with a picture that was not used yet; raises where no observation can be formed now."""
+        self._check_cameras(now, lambda camera: camera.good)
+        self._check_joints(now)
+        fresh = [camera for camera in self._cameras.values() if not camera.good.is_used]
+        if not fresh:
+            raise NotReady('nothing_new', 'no new picture since the last observation')
+        return fresh
+
+    def _positions(self, names: tuple[str, ...]) -> NDArray[np.float64]:
+        return np.array([self._joints[name].position for name in names], np.float64)
+
+    # What a policy looks back on
+
+    def _past_pictures(self, now: Callable[[], Moment]) -> dict[str, Picture | CameraFrame]:
+        """By the names of the policy; a picture that turns out damaged gives way to one that is as near."""
+        while True:
+            with self._lock:
+                self._fresh(now())
+                chosen = self._past_frames(lambda camera: camera.good)
+            pictures = {}
+            for name, (slot, stamp_ns, frame) in chosen.items():
+                camera = self._cameras[slot]
+                try:
+                    pictures[name] = self._picture(frame, camera.parameters.channel_order)
+                except Rejected as rejected:
+                    self._report(slot, rejected.reason, f'{slot} ({camera.topic}) in the past: {rejected}')
+                    with self._lock:
+                        camera.history.drop(stamp_ns)
+                    break
+            else:
+                return pictures
+
+    def _past_frames(self, choose: Callable[[_Camera], _Sample | None]) -> dict[str, tuple[str, int, Frame]]:
+        """Camera, stamp and frame by the names of the policy; choose: the present that ages count from."""
+        frames = {}
+        for name, view in self._look_back.pictures.items():
+            camera = self._cameras[view.slot]
+            sample = choose(camera)
+            now_ns = sample.stamp_ns if sample else 0
+            found = camera.history.nearest(now_ns - view.age_ns, now_ns)
+            if found is None:
+                raise self._lacks_past(f"camera '{view.slot}'", camera.history, view.age_ns, now_ns)
+            frames[name] = view.slot, *found
+        return frames
+
+    def _past_states(self) -> NDArray[np.float64] | None:
+        """[moments, joints of the state], robot units, oldest first; None where the policy wants none."""
+        rows = []
+        for age_ns in self._look_back.states_ns:
+            row = []
+            for name, past in self._past_joints.items():
+                now_ns = self._joints[name].stamp_ns if name in self._joints else 0
+                found = past.nearest(now_ns - age_ns, now_ns)
+                if found is None:
+                    raise self._lacks_past(f"joint '{name}'", past, age_ns, now_ns)
+                row.append(found[1])
+            rows.append(row)
+        return np.array(rows, np.float64) if rows else None
+
+    def _lacks_past(self, what: str, past: History, age_ns: int, now_ns: int) -> NotReady:
+        tolerance_s = self._look_back.tolerance_ns / 1e9
+        within = f'within {tolerance_s:g} s (history.tolerance_s) of {age_ns / 1e9:g} s ago'
+        known = f'{past.span_ns(now_ns) / 1e9:.3f} s are known'
+        return NotReady('history', f'{what}: the policy looks back, and nothing is known {within}; {known}')
 
     def health(self, now: Moment) -> list[StreamHealth]:
         """Every stream, cameras first."""
@@ -283,6 +383,8 @@ class ObservationBuffer:
                 late.append(name)
                 continue
             self._joints[name] = _Joint(position, stamp, receive, topic)
+            if name in self._past_joints and math.isfinite(position):
+                self._past_joints[name].add(stamp, position)
             is_any_taken = True
         if late and not is_any_taken:
             raise Rejected('out_of_order', _behind(late))
@@ -311,6 +413,7 @@ class ObservationBuffer:
             with self._lock:
                 if sample in camera.in_work:  # else the buffer was reset meanwhile
                     camera.in_work.remove(sample)
+                    camera.history.drop(sample.stamp_ns)
                     self._reject(slot, camera, rejected)
             return False
         self._note_orientation(slot, camera, sample.frame)
@@ -375,7 +478,7 @@ class ObservationBuffer:
             )
 
     def _check_joints(self, now: Moment) -> None:
-        names = self._parameters.joint_names
+        names = self._parameters.known_joints
         missing = [name for name in names if name not in self._joints]
         if missing:
             arrived = [*self._joints, *self._other_names]

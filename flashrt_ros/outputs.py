@@ -21,7 +21,7 @@ class OutputCommand:
     type: str
     quantity: str  # position | velocity
     joints: tuple[str, ...]  # as the robot spells them
-    names: tuple[str, ...]  # as in joints.names
+    names: tuple[str, ...]  # as in the parameters
     rows: NDArray[np.float64]  # [rows, joints]; message types without times carry the first row
     due_s: NDArray[np.float64]  # [rows], from the time of sending
 
@@ -34,10 +34,10 @@ class OutputMap:
         self._row_period_s = parameters.row_period_s
         self._prefix = parameters.joint_prefix
         self._columns = {
-            output: [parameters.joint_names.index(joint) for joint in output.joints]
+            output: [parameters.commanded_joints.index(joint) for joint in output.joints]
             for output in parameters.outputs
         }
-        self.is_velocity = np.zeros(len(parameters.joint_names), bool)  # [joints]
+        self.is_velocity = np.zeros(len(parameters.commanded_joints), bool)  # [joints]
         self.is_trajectory = self.is_velocity.copy()  # [joints], rows are handed out ahead of time
         for output, columns in self._columns.items():
             self.is_velocity[columns] = output.quantity == 'velocity'

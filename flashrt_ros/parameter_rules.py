@@ -61,6 +61,11 @@ def _names_once(key_name: str):
     return rule
 
 
+def _action_names_once(action_joints: tuple[str, ...]) -> Iterator[str]:
+    if action_joints:
+        yield from _names_once('actions.joints')(action_joints)
+
+
 def _source_of_limits(source: str, *columns: tuple[float, ...]) -> Iterator[str]:
     for key_name, values in zip(_LIMITS, columns, strict=True):
         if source == 'robot_description' and values:
@@ -69,16 +74,27 @@ def _source_of_limits(source: str, *columns: tuple[float, ...]) -> Iterator[str]
             yield f'joints.{key_name} is missing: one value per joint, or joints.limits: robot_description'
 
 
-def _limits(names: tuple[str, ...], *columns: tuple[float, ...]) -> Iterator[str]:
+def _commanded(joints: tuple[str, ...], action_joints: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The commanded joints, and the parameter that names them."""
+    return ('actions.joints', action_joints) if action_joints else ('joints.names', joints)
+
+
+def _limits(
+    joints: tuple[str, ...], action_joints: tuple[str, ...], *columns: tuple[float, ...]
+) -> Iterator[str]:
+    source, names = _commanded(joints, action_joints)
     for key_name, values in zip(_LIMITS, columns, strict=True):
         if values and len(values) != len(names):
-            yield f'joints.{key_name} has {len(values)} values, joints.names has {len(names)}'
+            yield f'joints.{key_name} has {len(values)} values, {source} has {len(names)}'
     for name, low, high in zip(names, *columns[:2], strict=False):
         if not low < high:
             yield f'joints.lower is {low} and joints.upper is {high} for {name}: lower must be below upper'
 
 
-def _one_gap_or_one_per_joint(names: tuple[str, ...], gaps: tuple[float, ...]) -> Iterator[str]:
+def _one_gap_or_one_per_joint(
+    joints: tuple[str, ...], action_joints: tuple[str, ...], gaps: tuple[float, ...]
+) -> Iterator[str]:
+    _, names = _commanded(joints, action_joints)
     if len(gaps) not in (1, len(names)):
         yield (
             f'safety.max_first_gap has {len(gaps)} values, wanted 1 for all joints or {len(names)}, one per '
@@ -109,11 +125,17 @@ def _guidance_is_whole(schedule: str, execution_horizon: int, max_weight: float)
 
 
 def _grippers(
-    joints: tuple[str, ...], names: tuple[str, ...], ones: tuple[str, ...], opens: tuple, closeds: tuple
+    joints: tuple[str, ...],
+    action_joints: tuple[str, ...],
+    names: tuple[str, ...],
+    ones: tuple[str, ...],
+    opens: tuple,
+    closeds: tuple,
 ) -> Iterator[str]:
     for name in names:
-        if name not in joints:
-            yield f"grippers.names: '{name}' is not in joints.names"
+        if name not in joints and name not in action_joints:
+            or_those = ' or actions.joints' if action_joints else ''
+            yield f"grippers.names: '{name}' is not in joints.names{or_those}"
     for key_name, values in (('model_one', ones), ('open', opens), ('closed', closeds)):
         if len(values) != len(names):
             yield f'grippers.{key_name} has {len(values)} values, grippers.names has {len(names)}'
@@ -154,14 +176,25 @@ _RULES = (
     (('camera_names',), _names_once('cameras.names')),
     (('camera_max_image_bytes', 'camera_max_side_px'), _sides_that_an_engine_resizes),
     (('joint_names',), _names_once('joints.names')),
+    (('action_joints',), _action_names_once),
     (('joint_topics',), _not_empty('joints.topics')),
     (('output_names',), _names_once('outputs.names')),
     (('joint_limits', 'joint_lower', 'joint_upper', 'joint_max_velocity'), _source_of_limits),
-    (('joint_names', 'joint_lower', 'joint_upper', 'joint_max_velocity'), _limits),
-    (('joint_names', 'max_first_gap'), _one_gap_or_one_per_joint),
+    (('joint_names', 'action_joints', 'joint_lower', 'joint_upper', 'joint_max_velocity'), _limits),
+    (('joint_names', 'action_joints', 'max_first_gap'), _one_gap_or_one_per_joint),
     (('representation', 'reaction'), _reaction_fits),
     (('chunk_rtc_schedule', 'chunk_rtc_execution_horizon', 'chunk_rtc_max_weight'), _guidance_is_whole),
-    (('joint_names', 'gripper_names', 'gripper_model_one', 'gripper_open', 'gripper_closed'), _grippers),
+    (
+        (
+            'joint_names',
+            'action_joints',
+            'gripper_names',
+            'gripper_model_one',
+            'gripper_open',
+            'gripper_closed',
+        ),
+        _grippers,
+    ),
     (('delta_mask', 'joint_names'), _delta_mask),
     (('model_config', 'chunk_mode'), _chunks_can_be_continued),
 )
@@ -191,18 +224,21 @@ def output_contradictions(
     """Together the outputs name every joint exactly once, each in a quantity that the actions hold."""
     if not outputs or not all('joints' in read and 'quantity' in read for read in outputs.values()):
         return
-    if not all(name in fields for name in ('joint_names', 'gripper_names', 'representation')):
+    if not all(
+        name in fields for name in ('joint_names', 'action_joints', 'gripper_names', 'representation')
+    ):
         return
+    source, commanded = _commanded(fields['joint_names'], fields['action_joints'])
     for output, read in outputs.items():
         if not read['joints']:
             yield f'outputs.{output}.joints is empty; name its joints, or leave it out of outputs.names'
     named = list(itertools.chain.from_iterable(read['joints'] for read in outputs.values()))
     for joint in dict.fromkeys(named):
-        if joint not in fields['joint_names']:
-            yield f"outputs name '{joint}', which is not in joints.names"
+        if joint not in commanded:
+            yield f"outputs name '{joint}', which is not in {source}"
         if named.count(joint) > 1:
             yield f"outputs name '{joint}' {named.count(joint)} times, wanted once"
-    for joint in fields['joint_names']:
+    for joint in commanded:
         if joint not in named:
             yield f"no output names '{joint}'"
     if fields['representation'] == 'end_effector':

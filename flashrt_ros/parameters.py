@@ -87,7 +87,8 @@ class OutputParameters:
         choices=('', *OUTPUT_TYPES),
     )
     joints: tuple[str, ...] = key(
-        'outputs.<output>.joints', 'names from joints.names, in the order of the controller'
+        'outputs.<output>.joints',
+        'names from actions.joints, or without it from joints.names, in the order of the controller',
     )
     quantity: str = key('outputs.<output>.quantity', 'what the numbers are', choices=('position', 'velocity'))
 
@@ -332,7 +333,8 @@ class Parameters:
     )
     joint_names: tuple[str, ...] = key(
         'joints.names',
-        'columns of the state and of the actions in the order of the model, without the prefix',
+        'columns of the state in the order of the model, without the prefix; also of the actions, unless '
+        'actions.joints names those',
     )
     joint_prefix: str = key('joints.prefix', 'what the robot writes before each name', default='')
     joint_limits: str = key(
@@ -343,10 +345,10 @@ class Parameters:
         choices=('parameters', 'robot_description'),
     )
     joint_lower: tuple[float, ...] = key(
-        'joints.lower', 'lower limit of each joint', unit='rad or m', default=()
+        'joints.lower', 'lower limit of each commanded joint', unit='rad or m', default=()
     )
     joint_upper: tuple[float, ...] = key(
-        'joints.upper', 'upper limit of each joint', unit='rad or m', default=()
+        'joints.upper', 'upper limit of each commanded joint', unit='rad or m', default=()
     )
     joint_max_velocity: tuple[float, ...] = key(
         'joints.max_velocity',
@@ -368,7 +370,20 @@ class Parameters:
         'joints.reliability', 'as for cameras', default='best_effort', choices=RELIABILITIES
     )
 
-    gripper_names: tuple[str, ...] = key('grippers.names', 'which of joints.names are grippers; [] for none')
+    history_tolerance_s: float = key(
+        'history.tolerance_s',
+        'how far a picture or joint value of the past may be from the moment that a policy looks back on; 0: '
+        'actions.row_period_s',
+        unit='s',
+        default=0.0,
+        low=0.0,
+        high=10.0,
+        family=GROOT,
+    )
+
+    gripper_names: tuple[str, ...] = key(
+        'grippers.names', 'which of joints.names and actions.joints are grippers; [] for none'
+    )
     gripper_model_one: tuple[str, ...] = key(
         'grippers.model_one',
         'per gripper, what 1 means to the model; robot_units: the model speaks the unit of the robot',
@@ -386,6 +401,13 @@ class Parameters:
         'actions.representation',
         'what a row of actions is; end_effector runs in offline replay only',
         choices=('joint_position', 'joint_velocity', 'end_effector'),
+    )
+    action_joints: tuple[str, ...] = key(
+        'actions.joints',
+        'columns of the actions in the order of the model, without the prefix, where it moves other joints '
+        'than it reads, or in another order; empty: joints.names; limits, gaps and outputs are about these',
+        default=(),
+        family=GROOT,
     )
     delta_mask: tuple[int, ...] | None = key(
         'actions.delta_mask',
@@ -488,7 +510,7 @@ class Parameters:
     )
     max_first_gap: tuple[float, ...] = key(
         'safety.max_first_gap',
-        'how far is far, for all joints or one value per joint',
+        'how far is far, for all commanded joints or one value per joint',
         unit='rad or m',
         default=(0.1,),
         low=1e-6,
@@ -561,6 +583,16 @@ class Parameters:
     cameras: tuple[CameraParameters, ...]  # in the order of cameras.names
     outputs: tuple[OutputParameters, ...]
     grippers: tuple[GripperParameters, ...]
+
+    @property
+    def commanded_joints(self) -> tuple[str, ...]:
+        """Columns of the actions; limits, gaps and outputs are about these."""
+        return self.action_joints or self.joint_names
+
+    @property
+    def known_joints(self) -> tuple[str, ...]:
+        """Those that have to be measured: of the state, and to command a joint one must know where it is."""
+        return tuple(dict.fromkeys((*self.joint_names, *self.commanded_joints)))
 
 
 def read_parameters(values: Mapping[str, object], node_name: str) -> tuple[Parameters, list[str]]:

@@ -24,6 +24,7 @@ from flashrt_ros.description_topic import receive_limits
 from flashrt_ros.device_watch import DeviceWatch
 from flashrt_ros.grippers import GripperMap
 from flashrt_ros.health import Health, Situation, Throttle
+from flashrt_ros.history import LookBack
 from flashrt_ros.inputs import Rejected
 from flashrt_ros.latency import LatencyRecorder
 from flashrt_ros.load import LoadPolicy, load_policy, prepare
@@ -106,7 +107,8 @@ class PolicyNode(LifecycleNodeMixin, Node):
             prompt_id = prepare(policy, parameters)
             self._log_warnings(filter(None, [policy.info().get('warnings')]))
             self._log_warnings(compare_ranges(parameters, limits, policy.action_range()))
-            observations = ObservationBuffer(parameters, self._warn)
+            look_back = LookBack.of(policy.spec, parameters)
+            observations = ObservationBuffer(parameters, self._warn, look_back)
             self._latch.configure(parameters.estop_required, parameters.estop_timeout_s)
             motion = Motion(parameters, limits, policy.spec, self._latch, self._warn, self._time.pacing_s)
             # A latched prompt arrives as soon as the topics exist: the worker is there before.
@@ -276,6 +278,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
             # What was sent before is overridden; the override of a refused override is none.
             self._send(parts, parts.motion.refuse(why))
             return
+        parts.motion.note_sent()
         parts.latency.note_command(command.chunk_id, self._time.now())
 
     def _stop_commanding(self) -> None:
@@ -305,6 +308,8 @@ class PolicyNode(LifecycleNodeMixin, Node):
 
     def _start(self, parts: Configured) -> str:
         """Why not, or nothing: nobody starts what could not be stopped."""
+        if not parts.motion.is_running:
+            parts.observations.forget_past()
         return parts.stop_fault() or parts.motion.start()
 
     def _on_estop_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:

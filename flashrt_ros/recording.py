@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from flashrt_core.types import Observation
 from flashrt_ros.bag import Bag, BagError, select_topics
 from flashrt_ros.bag_inputs import BagInputs, input_types, is_known, once_per_reason
+from flashrt_ros.history import LookBack
 from flashrt_ros.load import check_fit, policy_settings
 from flashrt_ros.observations import NotReady
 from flashrt_ros.parameters import Parameters
@@ -35,13 +36,15 @@ class BagRecording:
 
     def __init__(self, bag: Bag, parameters: Parameters, warn: Warn) -> None:
         self.settings = policy_settings(parameters)
+        self.joints = parameters.commanded_joints
         self._bag, self._parameters, self._warn = bag, parameters, warn
 
     def observations(self, policy: 'Policy', count: int) -> Iterator[tuple[str, Observation]]:
         """The recording is cut into `count` spans; each gives the first observation after its middle."""
         check_fit(policy, self._parameters)
         prompt_id = policy.set_prompt(self._parameters.prompt)
-        inputs = BagInputs(self._parameters, once_per_reason(self._warn))
+        look_back = LookBack.of(policy.spec, self._parameters)
+        inputs = BagInputs(self._parameters, once_per_reason(self._warn), look_back=look_back)
         bag, start_ns = self._bag, self._bag.start_ns
         span_ns = max(1.0, (bag.end_ns - start_ns) / count)
         span = taken = 0

@@ -23,6 +23,7 @@ from flashrt_ros.bag import Bag, select_topics
 from flashrt_ros.bag_inputs import BagInputs, input_types, is_known, once_per_reason
 from flashrt_ros.chunk_player import Chunk, Command, Mark
 from flashrt_ros.grippers import GripperMap
+from flashrt_ros.history import LookBack
 from flashrt_ros.inputs import Moment
 from flashrt_ros.joint_limits import limits_of
 from flashrt_ros.latency import Percentiles
@@ -102,7 +103,9 @@ class OfflineReplay:
         self._warn = warn
         self._inference_ns = round(max(inference_s, _period_s(parameters.inference_rate_hz)) * 1e9)
         self._tick_ns = round(1e9 / parameters.control_rate_hz)
-        self._inputs = BagInputs(parameters, once_per_reason(warn), self._begin_afresh)
+        self._inputs = BagInputs(
+            parameters, once_per_reason(warn), self._begin_afresh, LookBack.of(policy.spec, parameters)
+        )
         self._grippers = GripperMap(parameters)
         is_played = parameters.representation != 'end_effector'  # else it is computed and not played
         self._motion = self._make_motion(parameters, policy) if is_played else None

@@ -21,6 +21,7 @@ from flashrt_core.policy import FlashPolicy
 from flashrt_core.prompt import state_bins
 from flashrt_ros.bag import Bag, BagError, select_topics
 from flashrt_ros.bag_inputs import BagInputs, input_types, is_known, once_per_reason
+from flashrt_ros.history import NO_PAST, LookBack
 from flashrt_ros.input_picture import draw_views
 from flashrt_ros.observations import NotReady, Observed
 from flashrt_ros.parameters import Parameters
@@ -92,9 +93,10 @@ def observe(
     at_s: float | None,
     warn: Callable[[str], None],
     progress: OnProgress = lambda _: None,
+    look_back: LookBack = NO_PAST,
 ) -> Observed:
     """The newest observation at that moment, formed when its last picture came; without it, the first."""
-    inputs = BagInputs(parameters, once_per_reason(warn))
+    inputs = BagInputs(parameters, once_per_reason(warn), look_back=look_back)
     end_ns = bag.end_ns if at_s is None else bag.start_ns + round(at_s * 1e9)
     if end_ns > bag.end_ns:
         length_s = (bag.end_ns - bag.start_ns) / 1e9
@@ -116,7 +118,7 @@ def observe(
             continue
         if at_s is None:
             return newest
-    reason = inputs.buffer.check(inputs.moment(end_ns))
+    reason = inputs.buffer.check(inputs.moment(end_ns)) or inputs.buffer.check_past()
     if newest is None or reason is not None:
         when = 'no observation in the whole recording; at its end' if at_s is None else f'at {at_s:g} s'
         raise BagError(f'{bag.path}: {when}: {reason or "no picture could be decoded"}')
@@ -131,7 +133,9 @@ def _show(bag_path: Path, params: Path, at_s: float | None, out: Path, console: 
     with Bag(bag_path, warnings) as bag:
         select_topics(bag, input_types(parameters), is_known, warnings)
         with progress_bar(console, 'reading', bag) as progress:
-            observed = observe(bag, parameters, prompt_id, at_s, warnings, progress)
+            observed = observe(
+                bag, parameters, prompt_id, at_s, warnings, progress, LookBack.of(policy.spec, parameters)
+            )
         shown = shown_input(policy, parameters, observed)
         formed_s = (shown.observed.ready.ros_ns - bag.start_ns) / 1e9
     _write(draw_views(shown.slots, shown.images), out)

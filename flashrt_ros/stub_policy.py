@@ -74,6 +74,8 @@ class StubPolicy:
         joints = len(parameters.joint_names)
         if parameters.representation == 'end_effector':
             raise Error('stub policy: actions.representation is end_effector, it moves joints only')
+        if parameters.action_joints:
+            raise Error('stub policy: actions.joints is given, it moves the joints that it reads')
         if not len(parameters.joint_lower) == len(parameters.joint_upper) == joints:
             raise Error(
                 'stub policy: it moves inside joints.lower and joints.upper; set joints.limits: parameters'

@@ -50,7 +50,7 @@ def compare(
         listed = '; '.join(texts[i] for i in np.flatnonzero(apart))
         raise Error(
             f'the limits and the statistics of the checkpoint have nothing in common: {listed}. Is it the '
-            'checkpoint of this robot, are the units right, and the order of joints.names?'
+            'checkpoint of this robot, are the units right, and the order of joints.names and actions.joints?'
         )
     tolerated = _TOLERATED * (last - first)
     wide = known & ~((lower - first <= tolerated) & (last - upper <= tolerated))

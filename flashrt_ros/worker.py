@@ -166,6 +166,7 @@ class InferenceWorker:
             self._seams.log_error(self.prompt_fault)
             return
         self.prompt, self.prompt_fault = text, ''
+        self._observations.forget_past()
         self._seams.prompt_changed()
 
     def _infer(self, run: int) -> bool:

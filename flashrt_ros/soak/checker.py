@@ -58,7 +58,7 @@ def judge(
 
 def limit_faults(evidence: Evidence, parameters: Parameters) -> Iterator[Finding]:
     """Every value of every message is finite and inside the limits of its joint."""
-    columns = [parameters.joint_names.index(joint) for joint in evidence.joints]
+    columns = [parameters.commanded_joints.index(joint) for joint in evidence.joints]
     for seen in evidence.seen:
         if seen.command.joints not in ((), evidence.joints):
             yield Finding(
@@ -79,7 +79,7 @@ def step_faults(evidence: Evidence, parameters: Parameters, jumps_ns: Sequence[i
     ticks by the time that has passed, in which a trajectory went on. A hold after a jump of the clock follows
     by no time that could be counted: controllers on that clock are at the end of their trajectory.
     """
-    columns = [parameters.joint_names.index(joint) for joint in evidence.joints]
+    columns = [parameters.commanded_joints.index(joint) for joint in evidence.joints]
     speeds = np.array(parameters.joint_max_velocity)[columns]
     period_s = 1 / parameters.control_rate_hz
     for before, seen in itertools.pairwise(evidence.seen):

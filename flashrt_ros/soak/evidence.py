@@ -45,7 +45,7 @@ class Evidence:
         self.joints = output.joints
         self._parameters = parameters
         self._origins: dict[tuple[float, ...], tuple[SentChunk, int]] = {}
-        columns = [parameters.joint_names.index(joint) for joint in output.joints]
+        columns = [parameters.commanded_joints.index(joint) for joint in output.joints]
         for chunk in journal.chunks:
             for number, row in enumerate(chunk.rows):
                 self._origins[tuple(row[column] for column in columns)] = (chunk, number)

@@ -4,11 +4,12 @@
 
 import numpy as np
 import pytest
-from fake_policy import parameters
+from fake_policy import ARM, NODE, groot_values, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashrt_ros.grippers import GripperMap
+from flashrt_ros.parameters import read_parameters
 
 MODEL = [0.0, 0.25, 1.0]
 
@@ -52,3 +53,25 @@ def test_any_range_in_any_unit_and_its_inverse(open_, closed, one, model):
     robot = grippers.to_robot(rows(model))
     np.testing.assert_allclose(grippers.to_model(robot), rows(model), atol=1e-9)
     np.testing.assert_array_equal(robot[:, :6], 0.5)
+
+
+def test_a_gripper_may_be_read_moved_or_both():
+    """States have the columns of joints.names, actions those of actions.joints."""
+    given_ = read_parameters(
+        groot_values(
+            joints__names=[*ARM, 'gripper', 'watched'],
+            actions__joints=['moved', *ARM, 'gripper'],
+            joints__lower=[-3.0] * 8,
+            joints__upper=[3.0] * 8,
+            joints__max_velocity=[1.0] * 8,
+            grippers__names=['watched', 'gripper', 'moved'],
+            grippers__model_one=['open', 'open', 'closed'],
+            grippers__open=[10.0, 2.0, 1.0],
+            grippers__closed=[0.0, 0.0, 0.5],
+            outputs__arm__joints=['moved', *ARM, 'gripper'],
+        ),
+        NODE,
+    )[0]
+    grippers = GripperMap(given_)
+    np.testing.assert_allclose(grippers.to_model([0.5] * 6 + [1.0, 5.0]), [0.5] * 8)
+    np.testing.assert_allclose(grippers.to_robot([0.5] * 8), [0.75] + [0.5] * 6 + [1.0])

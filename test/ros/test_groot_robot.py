@@ -11,23 +11,33 @@ import numpy as np
 import pytest
 import typer
 from PIL import Image
+from rich.console import Console
 from tiny_checkpoint import write_params
 from typer.testing import CliRunner
 
 from flashrt_core.errors import Error
+from flashrt_core.policy import FlashPolicy
+from flashrt_core.types import ActionChunk, Observation
 from flashrt_ros import check, show_input
+from flashrt_ros.bag import Bag
+from flashrt_ros.bag_inputs import observations
+from flashrt_ros.conversions import JointSample
 from flashrt_ros.demo import LARGEST_DIFFERENCE, MODELS, find_data, read_pictures
 from flashrt_ros.groot_demo_checkpoint import COLUMNS, EMBODIMENT, VIEWS, write_groot_demo_checkpoint
 from flashrt_ros.input_picture import view_corner
+from flashrt_ros.inputs import Moment
 from flashrt_ros.load import check_fit, load_policy, prepare
+from flashrt_ros.observations import ObservationBuffer
 from flashrt_ros.parameter_file import read_parameter_file
 from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.parameters import Parameters, read_parameters
+from flashrt_ros.replay_offline import replay_offline
 from flashrt_ros.without_weights import policy_without_weights
 
 NODE = '/policy'
 DATA = find_data(MODELS['groot'])
 SIDE = 252
+JOINTS = read_parameter_file(DATA.params, NODE)['joints.names']
 
 
 @pytest.fixture(scope='module')
@@ -53,6 +63,19 @@ def groot_values(checkpoint: Path, **changes: object) -> dict[str, object]:
 
 def parameters(checkpoint: Path, **changes: object) -> Parameters:
     return read_parameters(groot_values(checkpoint, **changes), NODE)[0]
+
+
+def commanding(joints: list[str]) -> dict[str, object]:
+    """Parameters that command these joints, each as the demo commands it, through one output."""
+    demo = parameters(Path())
+    columns = [demo.joint_names.index(joint) for joint in joints]
+    limits = {
+        f'joints__{name}': [getattr(demo, f'joint_{name}')[column] for column in columns]
+        for name in ('lower', 'upper', 'max_velocity')
+    }
+    output = {'topic': 'all/joint_trajectory', 'joints': joints, 'quantity': 'position'}
+    outputs = {f'outputs__all__{name}': value for name, value in output.items()}
+    return {'actions__joints': joints, 'outputs__names': ['all'], **limits, **outputs}
 
 
 def edit(checkpoint: Path, change: Callable[[dict], None]) -> None:
@@ -104,23 +127,32 @@ def test_other_cameras_are_named_with_those_of_the_checkpoint(tiny):
     assert f'cameras.names is {names}, the policy wants {list(VIEWS)}' in text
 
 
-def test_cameras_of_the_past_are_refused(checkpoint):
-    edit(checkpoint, lambda robot: robot['video'].update(delta_indices=[-5, 0]))
-    text = fit_faults(parameters(checkpoint))
-    assert f'wants to see {[f"{view}@-5" for view in VIEWS]}' in text
-    assert 'this node does not keep' in text
+def right_arm_first(robot: dict) -> None:
+    for name in ('modality_keys', 'action_configs'):
+        entries = robot['action'][name]
+        entries[:2], entries[2:] = entries[2:], entries[:2]
 
 
-def test_joints_in_another_order_than_the_state_are_refused(checkpoint):
-    def swap(robot: dict) -> None:
-        for name in ('modality_keys', 'action_configs'):
-            entries = robot['action'][name]
-            entries[:2], entries[2:] = entries[2:], entries[:2]
-
-    edit(checkpoint, swap)
+def test_joints_in_another_order_than_the_state_have_to_be_named(checkpoint):
+    edit(checkpoint, right_arm_first)
     text = fit_faults(parameters(checkpoint))
     assert 'actions of the policy move right_arm[0], right_arm[1]' in text
     assert 'its state is left_arm[0], left_arm[1]' in text
+    assert text.endswith('name the joints of the actions in this order in actions.joints')
+    given = parameters(checkpoint, actions__joints=[*JOINTS[7:], *JOINTS[:7]])
+    check_fit(policy_without_weights(given), given)
+
+
+def test_a_relative_action_that_is_given_to_another_joint_is_refused(checkpoint):
+    """Its left arm would be told to go where the right one is."""
+    edit(checkpoint, right_arm_first)
+    text = fit_faults(
+        parameters(
+            checkpoint, actions__joints=[*JOINTS[7:9], JOINTS[0], *JOINTS[10:], *JOINTS[1:7], JOINTS[9]]
+        )
+    )
+    assert f"column right_arm[2] is '{JOINTS[9]}' in joints.names and '{JOINTS[0]}' in actions.joints" in text
+    assert f"column left_arm[0] is '{JOINTS[0]}' in joints.names and '{JOINTS[1]}'" in text
 
 
 def test_an_action_is_known_by_the_state_that_it_counts_from(checkpoint):
@@ -140,14 +172,123 @@ def test_an_action_is_known_by_the_state_that_it_counts_from(checkpoint):
     check_fit(policy_without_weights(given), given)
 
 
-def test_actions_without_a_gripper_are_refused(checkpoint):
-    def drop(robot: dict) -> None:
-        del robot['action']['modality_keys'][-1]
-        del robot['action']['action_configs'][-1]
+def without_right_gripper(robot: dict) -> None:
+    del robot['action']['modality_keys'][-1]
+    del robot['action']['action_configs'][-1]
 
-    edit(checkpoint, drop)
+
+def test_joints_that_are_read_and_not_moved(checkpoint):
+    edit(checkpoint, without_right_gripper)
     text = fit_faults(parameters(checkpoint))
-    assert 'joints.names has 14 names, the actions of the policy have 13 columns' in text
+    assert (
+        'joints.names has 14 names, the actions of the policy have 13 columns; actions.joints is to name'
+        in text
+    )
+    given = parameters(checkpoint, **commanding(JOINTS[:-1]))
+    policy = load_policy(given)
+    assert prepare(policy, given) == 1
+    assert (policy.spec.state_dim, policy.spec.action_dim) == (14, 13)
+    short = commanding(JOINTS[:-1]) | {'actions__joints': JOINTS[:-2]}
+    with pytest.raises(ParameterFaults) as raised:
+        parameters(checkpoint, **short)
+    assert 'joints.lower has 13 values, actions.joints has 12' in raised.value.faults
+
+
+def test_joints_that_are_moved_and_not_read(checkpoint):
+    """As a base that no statistics of the state know; to command it the node reads it all the same."""
+    edit(checkpoint, lambda robot: robot['state']['modality_keys'].pop())
+    read = JOINTS[:-1]
+    given = parameters(checkpoint, joints__names=read, **commanding(JOINTS))
+    policy = load_policy(given)
+    assert prepare(policy, given) == 1
+    assert (policy.spec.state_dim, policy.spec.action_dim) == (13, 14)
+    assert given.known_joints == tuple(JOINTS)
+    buffer = ObservationBuffer(given, lambda *_: None)
+    now = Moment(10**9, 10**9)
+    arrived = dict.fromkeys(read, 0.25)
+    for topic in given.joint_topics:
+        buffer.add_joints(topic, JointSample(arrived), now.ros_ns, now)
+    assert buffer.positions(now) is None  # no gate opens while it is not known where a joint is
+    buffer.add_joints(given.joint_topics[0], JointSample({JOINTS[-1]: 0.75}), now.ros_ns, now)
+    np.testing.assert_array_equal(buffer.positions(now), [0.25] * 13 + [0.75])
+
+
+def test_the_past_is_kept_as_the_checkpoint_wants_it(checkpoint):
+    edit(checkpoint, looks_back)
+    given = parameters(checkpoint)
+    policy = load_policy(given)
+    assert prepare(policy, given) == 1
+    assert policy.spec.cameras == (*(f'{view}@-5' for view in VIEWS), *VIEWS)
+    assert (policy.spec.past_states, policy.spec.look_back) == ((10, 2), 10)
+
+
+def looks_back(robot: dict) -> None:
+    robot['video'].update(delta_indices=[-5, 0])
+    robot['state'].update(delta_indices=[-10, -2, 0])
+
+
+def test_a_past_that_is_longer_than_the_patience_of_the_node_is_refused(checkpoint):
+    edit(checkpoint, looks_back)
+    text = fit_faults(parameters(checkpoint, actions__starvation_limit_s=0.2))
+    assert text == (
+        'the policy looks back 0.2 s (10 rows), and so long no chunk follows a new prompt; '
+        'actions.starvation_limit_s is 0.2, make it longer'
+    )
+
+
+def test_offline_replay_gives_the_policy_what_the_recording_showed_before(checkpoint, tmp_path):
+    """Pictures and joint values are those of the recording, as long before the present as the steps say."""
+    edit(checkpoint, looks_back)
+    # Its cameras have 15 pictures a second.
+    values = groot_values(checkpoint, history__tolerance_s=0.04)
+    params = write_params(tmp_path / 'params.yaml', values)
+    given = read_parameters(values, NODE)[0]
+    with Bag(DATA.bag, lambda _: None) as bag:
+        shown = [item.observation for item in observations(bag, given, 0)]
+    pictures = {slot: {o.stamps_ns[slot]: o.images[slot] for o in shown} for slot in VIEWS}
+    seen: list[Observation] = []
+
+    def load(given: Parameters):
+        policy = policy_without_weights(given)
+        policy.infer = lambda observation, *, prefix=None: _standing(policy, observation, seen)
+        policy.warm_up = lambda: None
+        return policy
+
+    replay_offline(DATA.bag, params, tmp_path / 'out', Console(quiet=True), load=load)
+    replayed = [o for o in seen if not o.is_trial]
+    assert len(replayed) > 50
+    first_ns = min(pictures[VIEWS[0]])
+    row_ns = round(given.row_period_s * 1e9)
+    for observation in replayed:
+        for view in VIEWS:
+            wanted_ns = observation.stamps_ns[view] - 5 * row_ns
+            assert wanted_ns >= first_ns - 2 * row_ns
+            near = [stamp for stamp in pictures[view] if abs(stamp - wanted_ns) <= 2 * row_ns]
+            past = observation.images[f'{view}@-5']
+            assert any(np.array_equal(past, pictures[view][stamp]) for stamp in near)
+        assert observation.past_states.shape == (2, 14)
+    before = {round(o.stamps_ns[VIEWS[0]] / row_ns): o.state for o in shown}
+    gaps = [
+        np.abs(o.past_states[0] - before[place - 10]).max()
+        for o in replayed
+        if (place := round(o.stamps_ns[VIEWS[0]] / row_ns)) - 10 in before
+    ]
+    moves = [np.abs(o.past_states[0] - o.state).max() for o in replayed]
+    assert len(gaps) > 10
+    assert np.median(gaps) < 0.3 * np.median(moves)
+
+
+def _standing(policy: FlashPolicy, observation: Observation, seen: list[Observation]) -> ActionChunk:
+    """A chunk that stays where the robot is, from what the policy would give to its engine."""
+    seen.append(observation)
+    if len(seen) < 3:  # it takes long to scale so many pictures
+        given = policy.model_input(observation, noise=np.zeros(policy.spec.noise_shape, np.float32))
+        assert given.model_state.shape == (3, 32)
+        assert len(given.images) == 6
+    actions = np.tile(observation.state, (policy.spec.horizon, 1))
+    model = np.zeros(policy.spec.noise_shape, np.float32)
+    times = {'preprocess': 0.0, 'engine': 0.0, 'postprocess': 0.0}
+    return ActionChunk(actions, model, observation.stamps_ns, observation.prompt_id, 0, times)
 
 
 def test_poses_are_refused_where_joints_are_commanded(checkpoint):

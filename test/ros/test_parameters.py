@@ -256,7 +256,8 @@ OF_PI = {
 }  # fmt: skip
 OF_GROOT = {
     'model.embodiment_tag': 'robot', 'model.letterbox': 'on', 'model.allow_untrained': True,
-    'cameras.wrist.height': 480, 'cameras.wrist.width': 640,
+    'cameras.wrist.height': 480, 'cameras.wrist.width': 640, 'actions.joints': ['a'],
+    'history.tolerance_s': 0.1,
 }  # fmt: skip
 
 
@@ -291,6 +292,14 @@ def test_model_that_is_not_known_misses_no_key_of_one_family():
         ({'model__letterbox': False}, "model.letterbox is a boolean: YAML reads the bare words off"),
         ({'model__letterbox': 'off'}, 'cameras.base.height is missing: it is needed with'),
         ({'cameras__wrist__width': 640}, 'cameras.wrist.width is 640, which means nothing with'),
+        ({'actions__joints': [*ARM, 'lift', 'lift']}, "actions.joints names 'lift' 2 times"),
+        ({'actions__joints': [*ARM, 'lift']}, "outputs name 'gripper', which is not in actions.joints"),
+        ({'actions__joints': [*ARM, 'lift']}, "no output names 'lift'"),
+        ({'actions__joints': ARM}, 'joints.upper has 7 values, actions.joints has 6'),
+        ({'actions__joints': ARM, 'safety__max_first_gap': [0.1] * 7}, 'safety.max_first_gap has 7 values'),
+        ({'actions__joints': ARM, 'grippers__names': ['hand']},
+         "grippers.names: 'hand' is not in joints.names or actions.joints"),
+        ({'grippers__names': ['hand']}, "grippers.names: 'hand' is not in joints.names"),
     ],
 )  # fmt: skip
 def test_rule_of_groot(changes: dict[str, object], text: str):

@@ -192,8 +192,8 @@ def test_only_pictures_near_the_moment_are_decoded(checkpoint, monkeypatch):
     decoded = []
 
     class Inputs(BagInputs):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
             form = self.buffer.form
             monkeypatch.setattr(
                 self.buffer, 'form', lambda now, prompt_id: decoded.append(now()) or form(now, prompt_id)
