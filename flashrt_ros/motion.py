@@ -170,6 +170,12 @@ class Motion:
                 self._sent, self._ahead = self.anchor, None
             return self.stop(why, is_fault=True)
 
+    def note_sent(self) -> None:
+        """The command of this tick has left the node just now, and with it its trajectory begins."""
+        with self._lock:
+            if self._ahead is not None:
+                self._ahead = replace(self._ahead, begun_s=self._clock())
+
     def press_stop(self, is_pressed: bool, now_s: float) -> Command | None:
         """A message of the stop topic: `true` ends the run and latches, `false` alone changes nothing."""
         with self._lock:

@@ -375,6 +375,17 @@ def test_hold_after_missed_ticks_is_where_the_trajectory_is():
     np.testing.assert_allclose(it.press().rows, [ramp[5]])  # the last row that was handed out, 0.3 s
 
 
+def test_trajectory_begins_when_it_leaves_the_node():
+    """A busy machine may stop the thread between the tick and the middleware."""
+    it = Rig(output__max_horizon_s=0.3).start(REST + np.outer(np.arange(10), FAST))
+    it.tick()
+    it.now_s += 2 * PERIOD_S
+    it.motion.note_sent()
+    it.now_s += 3.5 * PERIOD_S
+    np.testing.assert_allclose(it.press().rows, [REST + 2.5 * np.array(FAST)])
+    it.motion.note_sent()  # of the override, after which nothing is ahead
+
+
 def test_missed_ticks_do_not_send_the_robot_back_faster_than_its_limit():
     it = Rig(output__max_horizon_s=0.5, joints__max_age_s=0.25).start(REST + np.outer(np.arange(10), FAST))
     it.tick()

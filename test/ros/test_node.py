@@ -417,6 +417,30 @@ def test_no_command_overtakes_a_stop(ros: Spinner, way: str):
     assert len(commands.sent) == count
 
 
+class Recorder:
+    """Sends nothing and writes down that it was asked to."""
+
+    def __init__(self, events: list[str]) -> None:
+        self._events = events
+
+    def send(self, parts: list[OutputCommand], anchor: np.ndarray, now: Moment) -> None:
+        self._events.append('sent')
+
+    def destroy(self) -> None:
+        pass
+
+
+def test_trajectory_begins_when_it_is_sent(ros: Spinner, monkeypatch):
+    events: list[str] = []
+    bench = Bench(ros, publish_commands=lambda *_: Recorder(events), start_on_activate=True)
+    assert bench.change('configure'), bench.words
+    monkeypatch.setattr(bench.node._parts.motion, 'note_sent', lambda: events.append('begun'))
+    assert bench.change('activate')
+    bench.feed()
+    eventually(lambda: len(events) >= 6, 'commands')
+    assert events[:6] == 3 * ['sent', 'begun']
+
+
 def test_start_during_shutdown_is_refused(ros: Spinner, monkeypatch):
     monkeypatch.setattr('flashrt_ros.configured.CLOSE_TIMEOUT_S', 60.0)
     bench = Bench(ros)
