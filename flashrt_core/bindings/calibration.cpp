@@ -21,11 +21,9 @@ void bind_calibration(py::module_& module) {
           "finish",
           [](Calibration& calibration, const std::string& estimator, double fraction,
              bool per_step) {
-            FLASHRT_CHECK(estimator == "min_max" || estimator == "percentile", "range estimator '",
-                          estimator, "'; known: min_max, percentile");
-            calibration.finish(
-                estimator == "min_max" ? RangeEstimator::kMinMax : RangeEstimator::kPercentile,
-                fraction, per_step);
+            const auto known = estimator_named(estimator);
+            FLASHRT_CHECK(known, "range estimator '", estimator, "'; known: ", estimator_names());
+            calibration.finish(*known, fraction, per_step);
           },
           py::arg("estimator") = "min_max", py::arg("fraction") = 0.9999,
           py::arg("per_step") = false,
@@ -39,10 +37,10 @@ void bind_calibration(py::module_& module) {
       .def_property_readonly("method",
                              [](const Calibration& calibration) {
                                const CalibrationMethod& method = calibration.method;
-                               const bool is_min_max = method.estimator == RangeEstimator::kMinMax;
-                               return text(
-                                   is_min_max ? "min_max" : text("percentile ", method.fraction),
-                                   method.per_step ? ", per step" : "");
+                               const bool cuts = method.estimator == RangeEstimator::kPercentile;
+                               return text(name_of(method.estimator),
+                                           cuts ? text(" ", method.fraction) : "",
+                                           method.per_step ? ", per step" : "");
                              })
       .def_readwrite("origin", &Calibration::origin);
 }

@@ -9,7 +9,6 @@
 
 #include "base/atomic_file.hpp"
 #include "base/check.hpp"
-#include "base/fp8.hpp"
 #include "base/json.hpp"
 #include "base/nearest.hpp"
 
@@ -20,53 +19,9 @@ constexpr size_t kMaxFileBytes = 64u << 20;
 constexpr std::string_view kFormat = "flashrt_calibration";
 constexpr int kVersion = 2;
 
-constexpr std::string_view kMinMaxName = "min_max", kPercentileName = "percentile";
-
 bool is_scale(float scale) { return std::isfinite(scale) && scale > 0; }
 
 }  // namespace
-
-void Histogram::grow_to(double range) {
-  if (range_ == 0) range_ = range;
-  for (; range_ < range; range_ *= 2) {
-    for (int bin = 0; bin < kBins / 2; ++bin) bins_[bin] = bins_[2 * bin] + bins_[2 * bin + 1];
-    std::fill(bins_.begin() + kBins / 2, bins_.end(), 0);
-  }
-}
-
-void Histogram::add(std::span<const float> values) {
-  float amax = 0;
-  for (const float value : values) amax = std::max(amax, std::abs(value));
-  count_ += static_cast<int64_t>(values.size());
-  if (amax == 0) {
-    bins_[0] += static_cast<int64_t>(values.size());
-    return;
-  }
-  grow_to(std::exp2(std::ilogb(amax) + 1));  // the power of two above it
-  amax_ = std::max(amax_, amax);
-  const double bins_per_unit = kBins / range_;
-  for (const float value : values) ++bins_[static_cast<int>(std::abs(value) * bins_per_unit)];
-}
-
-float Histogram::percentile(double fraction) const {
-  const auto wanted = static_cast<int64_t>(std::ceil(fraction * static_cast<double>(count_)));
-  int64_t held = 0;
-  for (int bin = 0; bin < kBins; ++bin) {
-    held += bins_[bin];
-    if (held >= wanted) return std::min(amax_, static_cast<float>((bin + 1) * (range_ / kBins)));
-  }
-  return amax_;
-}
-
-void Histogram::merge(const Histogram& other) {
-  Histogram added = other;
-  const double range = std::max(range_, other.range_);
-  grow_to(range);
-  added.grow_to(range);
-  for (int bin = 0; bin < kBins; ++bin) bins_[bin] += added.bins_[bin];
-  amax_ = std::max(amax_, other.amax_);
-  count_ += other.count_;
-}
 
 void Calibration::begin_observation(const std::string& weights, const std::string& plan) {
   if (samples > 0) check_fits("in progress", weights, plan);
@@ -98,14 +53,12 @@ void Calibration::observe(std::string_view site, int step, std::span<const float
 }
 
 void Calibration::finish(RangeEstimator estimator, double fraction, bool per_step) {
-  FLASHRT_CHECK(estimator == RangeEstimator::kMinMax || (fraction > 0 && fraction <= 1),
-                "calibration: fraction ", fraction,
-                ", expected above 0 and at most 1, e.g. 0.9999");
   FLASHRT_CHECK(!observed_.empty(), "calibration: nothing was observed; no inference was run, ",
                 "or the recipe quantises no activation");
   const auto scale = [&](const Histogram& histogram) {
-    return e4m3_scale(estimator == RangeEstimator::kMinMax ? histogram.amax()
-                                                           : histogram.percentile(fraction));
+    return scale_for(
+        NumberFormat::kE4M3,
+        static_cast<float>(range_of(histogram, estimator, NumberFormat::kE4M3, fraction)));
   };
   for (const auto& [site, steps] : observed_) {
     std::vector<float> scales;
@@ -123,7 +76,7 @@ void Calibration::finish(RangeEstimator estimator, double fraction, bool per_ste
     scales_[site] = std::move(scales);
   }
   method = {.estimator = estimator,
-            .fraction = estimator == RangeEstimator::kMinMax ? 1 : fraction,
+            .fraction = estimator == RangeEstimator::kPercentile ? fraction : 1,
             .per_step = per_step};
 }
 
@@ -148,18 +101,17 @@ std::vector<std::string> Calibration::sites() const {
 }
 
 void Calibration::save(const std::filesystem::path& path) const {
-  const nlohmann::ordered_json json{
-      {"format", kFormat},
-      {"version", kVersion},
-      {"weights_digest", weights_digest},
-      {"plan_digest", plan_digest},
-      {"samples", samples},
-      {"method",
-       {{"estimator", method.estimator == RangeEstimator::kMinMax ? kMinMaxName : kPercentileName},
-        {"fraction", method.fraction},
-        {"per_step", method.per_step}}},
-      {"origin", origin},
-      {"scales", scales_}};
+  const nlohmann::ordered_json json{{"format", kFormat},
+                                    {"version", kVersion},
+                                    {"weights_digest", weights_digest},
+                                    {"plan_digest", plan_digest},
+                                    {"samples", samples},
+                                    {"method",
+                                     {{"estimator", name_of(method.estimator)},
+                                      {"fraction", method.fraction},
+                                      {"per_step", method.per_step}}},
+                                    {"origin", origin},
+                                    {"scales", scales_}};
   write_file_atomically(path, json.dump(1) + "\n");
 }
 
@@ -178,13 +130,11 @@ Calibration Calibration::load(const std::filesystem::path& path) {
   calibration.samples = fields.integer("samples", 1, std::numeric_limits<int>::max());
   const JsonFields method = fields.object("method");
   method.allow_only({"estimator", "fraction", "per_step"});
-  const std::string estimator = method.string("estimator");
-  if (estimator != kMinMaxName && estimator != kPercentileName)
-    method.fail("estimator", text(kMinMaxName, " or ", kPercentileName));
-  calibration.method = {
-      .estimator = estimator == kMinMaxName ? RangeEstimator::kMinMax : RangeEstimator::kPercentile,
-      .fraction = method.number("fraction", 0, 1),
-      .per_step = method.flag("per_step")};
+  const auto estimator = estimator_named(method.string("estimator"));
+  if (!estimator) method.fail("estimator", estimator_names());
+  calibration.method = {.estimator = *estimator,
+                        .fraction = method.number("fraction", 0, 1),
+                        .per_step = method.flag("per_step")};
   calibration.origin = fields.string("origin");
   fields.object("scales");
   for (const auto& [site, scales] : fields.value("scales").items()) {

@@ -12,31 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/range_estimator.hpp"
+#include "quant/range_estimator.hpp"
 
 namespace flashrt {
-
-// A bounded histogram of |x| whose range doubles as values grow.
-class Histogram {
- public:
-  // Finite values.
-  void add(std::span<const float> values);
-  float amax() const { return amax_; }
-  // Smallest bound that holds this fraction of the values, e.g. 0.9999; resolved to a bin.
-  float percentile(double fraction) const;
-  void merge(const Histogram& other);
-
- private:
-  void grow_to(double range);
-
-  static constexpr int kBins = 2048;
-  // Bin k counts |x| in [k, k + 1) * range / kBins. The range is a power of two, so that doubling
-  // it adds up pairs of bins exactly and the result does not depend on the order of the values.
-  std::vector<int64_t> bins_ = std::vector<int64_t>(kBins, 0);
-  double range_ = 0;  // above amax; 0 before the first value that is not zero
-  float amax_ = 0;
-  int64_t count_ = 0;
-};
 
 // How scales followed from what was observed.
 struct CalibrationMethod {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// Calibration: histograms, scales, and files that are refused when they do not fit.
+// Calibration: scales, and files that are refused when they do not fit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,58 +27,6 @@ std::vector<float> ramp(int count, float last) {
   return values;
 }
 
-TEST(Histogram, PercentilesAreRightToOneBin) {
-  Histogram histogram;
-  histogram.add(ramp(10'000, -10.0f));
-  EXPECT_EQ(histogram.amax(), 10.0f);
-  const float bin = 16.0f / 2048;
-  for (const double fraction : {0.001, 0.5, 0.9, 0.999}) {
-    EXPECT_GE(histogram.percentile(fraction), 10.0f * fraction - 1e-4f);
-    EXPECT_LE(histogram.percentile(fraction), 10.0f * fraction + bin + 1e-4f);
-  }
-  EXPECT_EQ(histogram.percentile(1.0), 10.0f) << "never above the largest value";
-}
-
-TEST(Histogram, DoesNotDependOnTheOrderOfTheValues) {
-  std::mt19937 random(1);
-  std::vector<float> values = ramp(5'000, 3.0f);
-  values.push_back(1e6f);
-  values.push_back(1e-30f);
-  values.push_back(0.0f);
-  const auto percentiles = [&] {
-    Histogram whole, merged, part;
-    for (const float value : values) whole.add(std::span(&value, 1));
-    merged.add(std::span(values).first(1'000));
-    part.add(std::span(values).subspan(1'000));
-    merged.merge(part);
-    std::vector<float> result;
-    for (const Histogram* histogram : {&whole, &merged}) {
-      for (const double fraction : {0.01, 0.5, 0.9, 0.9999, 1.0})
-        result.push_back(histogram->percentile(fraction));
-    }
-    return result;
-  };
-  const std::vector<float> sorted = percentiles();
-  EXPECT_TRUE(std::equal(sorted.begin(), sorted.begin() + 5, sorted.begin() + 5))
-      << "merging is adding";
-  for (int i = 0; i < 5; ++i) {
-    std::shuffle(values.begin(), values.end(), random);
-    EXPECT_EQ(percentiles(), sorted);
-  }
-}
-
-TEST(Histogram, HoldsTheExtremesOfFloat) {
-  Histogram histogram;
-  histogram.add(std::vector<float>{0, std::numeric_limits<float>::denorm_min()});
-  histogram.add(std::vector<float>{std::numeric_limits<float>::max(), -1.0f, 1024.0f});
-  EXPECT_EQ(histogram.amax(), std::numeric_limits<float>::max());
-  EXPECT_EQ(histogram.percentile(1.0), std::numeric_limits<float>::max());
-  Histogram empty;
-  EXPECT_EQ(empty.percentile(0.5), 0.0f);
-  empty.merge(histogram);
-  EXPECT_EQ(empty.percentile(1.0), histogram.percentile(1.0));
-}
-
 TEST(Calibration, MinMaxScalesReachTheLargestCode) {
   Calibration calibration;
   calibration.observe("prefix.0.glu", -1, std::vector<float>{1, -896, 3});
@@ -95,7 +43,7 @@ TEST(Calibration, PercentileCutsOutliers) {
   values.push_back(100.0f);
   calibration.observe("site", -1, values);
   calibration.finish(RangeEstimator::kPercentile, 0.999, false);
-  EXPECT_NEAR(calibration.scales("site")[0] * 448.0f, 1.0f, 128.0f / 2048);
+  EXPECT_NEAR(calibration.scales("site")[0] * 448.0f, 1.0f, 1.0f / 128);
   EXPECT_CONTAINS(error_text([&] { calibration.finish(RangeEstimator::kPercentile, 1.5, false); }),
                   "fraction 1.5");
 }
@@ -180,8 +128,8 @@ TEST(Calibration, RefusesFilesOfAnotherFormat) {
   EXPECT_CONTAINS(refusal("{}"), "format missing");
   EXPECT_CONTAINS(refusal(file("{}", "8", "min_max", R"(,"zeros":{})")), "zeros is unknown");
   EXPECT_CONTAINS(refusal(file("{}", "0")), "samples is 0");
-  EXPECT_CONTAINS(refusal(file("{}", "8", "entropy")),
-                  "estimator is \"entropy\", expected min_max or percentile");
+  EXPECT_CONTAINS(refusal(file("{}", "8", "median")),
+                  "estimator is \"median\", expected min_max, percentile, entropy, mse");
   EXPECT_CONTAINS(refusal(file(R"({"s":1})")), "site s, expected a list");
   EXPECT_CONTAINS(refusal(file(R"({"s":[-1]})")), "site s: scale -1");
   EXPECT_CONTAINS(refusal(file(R"({"s":[1e60]})")), "site s: scale inf");
