@@ -31,6 +31,7 @@ OF_TIME = {
     'old data',
     'reaction',
 }
+ON_SIMULATED_TIME = {'rate limit'}  # it reaches the node late, and several ticks of it at once
 
 
 def test_two_minutes_among_faults_break_no_rule(tmp_path: Path, domain_id: int):
@@ -46,8 +47,8 @@ def test_two_minutes_among_faults_break_no_rule(tmp_path: Path, domain_id: int):
         )  # fmt: skip
         assert (tmp_path / 'soak.json').exists(), result.stdout + result.stderr
         report = json.loads((tmp_path / 'soak.json').read_text())
-        broken = {finding['rule'] for run in report['runs'] for finding in run['findings']}
-        if not broken or not broken <= OF_TIME:
+        first, simulated = ({finding['rule'] for finding in run['findings']} for run in report['runs'])
+        if report['is_well'] or not (first <= OF_TIME and simulated <= OF_TIME | ON_SIMULATED_TIME):
             break
     assert result.returncode == 0, result.stdout + result.stderr
     assert report['is_well']
