@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""Whether the model can run here: a tiny model is run on the backend and device of the parameters."""
+"""Whether the model can run here: a tiny one of its family is run where the parameters say."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,12 +13,55 @@ from flashrt_core.engine import Device, native_core
 from flashrt_ros import computer
 from flashrt_ros.check_findings import Finding, fail, ok, size
 from flashrt_ros.demo_checkpoint import Sizes, write_demo_checkpoint
+from flashrt_ros.groot_demo_checkpoint import IMAGE_TOKEN, GrootSizes, write_groot_demo_checkpoint
 from flashrt_ros.parameter_table import ParameterFaults
-from flashrt_ros.parameters import Parameters
+from flashrt_ros.parameters import FAMILIES, GROOT, PI, Parameters
 
 # Bytes of one weight, at least: what a recipe leaves in a wider type comes on top.
 _LEAST_BYTES = {'f32': 4, 'bf16': 2, 'fp8': 1, 'fp8_f16': 1, 'fp8_mixed': 1}
-_TINY = Sizes(image=28, vision_layers=1, layers=1, horizon=10, steps=1, prompt_capacity=8)
+_JOINTS = 14  # of the demo checkpoints
+
+
+@dataclass(frozen=True, eq=False)
+class _TinyModel:
+    """A checkpoint in a second, how its engine is compiled, and what it is given."""
+
+    write: Callable[[Path], None]
+    options: Mapping[str, object]
+    inputs: tuple
+
+
+def _tiny_pi() -> _TinyModel:
+    sizes = Sizes(image=28, vision_layers=1, layers=1, horizon=10, steps=1, prompt_capacity=8)
+    states = np.zeros((2 * sizes.horizon, _JOINTS))
+    image = np.zeros((1, sizes.image, sizes.image, 3), np.uint8)
+    noise = np.zeros((sizes.horizon, sizes.action_dim), np.float32)
+    return _TinyModel(
+        lambda folder: write_demo_checkpoint(folder, states, sizes), {}, (image, np.ones(1, np.int32), noise)
+    )
+
+
+def _tiny_groot() -> _TinyModel:
+    sizes = GrootSizes(vision_layers=1, layers=1, model_rows=10, horizon=4, steps=1)
+    states = np.zeros((2 * sizes.horizon, _JOINTS))
+    side = 2 * sizes.patch  # becomes one token
+    image = np.zeros((1, side, side, 3), np.uint8)
+    noise = np.zeros((sizes.model_rows, sizes.action_dim), np.float32)
+    conversation = np.array([1, IMAGE_TOKEN, 1], np.int32)
+    options = {
+        'prompt_capacity': 1,
+        'image_sizes': [(side, side)],
+        'markup_rows': [1],
+        'embodiment_slot': sizes.slot,
+    }
+    return _TinyModel(
+        lambda folder: write_groot_demo_checkpoint(folder, states, sizes),
+        options,
+        (image, conversation, noise, np.zeros(sizes.state_dim, np.float32)),
+    )
+
+
+_TINY_MODELS = {PI: _tiny_pi, GROOT: _tiny_groot}
 
 
 def check_device(parameters: Parameters, weights: int | None) -> Iterator[Finding]:
@@ -34,7 +78,8 @@ def check_device(parameters: Parameters, weights: int | None) -> Iterator[Findin
         )
         return
     takes = f', the weights take at least {size(needed)}' if needed else ''
-    yield ok('device', f'{where}; a tiny model ran on it; {free}{takes}')
+    model = f'a tiny {FAMILIES[parameters.model_config]} model'
+    yield ok('device', f'{where}; {model} ran on it; {free}{takes}')
 
 
 def check_computer(parameters: Parameters) -> Iterator[Finding]:
@@ -57,17 +102,15 @@ def _device_that_runs(parameters: Parameters) -> Device:
     """Raises Error with the words of the engine where the backend or the device is not there."""
     with TemporaryDirectory() as folder:
         checkpoint = Path(folder) / 'tiny'
-        write_demo_checkpoint(checkpoint, np.zeros((2 * _TINY.horizon, 14)), _TINY)
+        tiny = _TINY_MODELS[FAMILIES[parameters.model_config]]()
+        tiny.write(checkpoint)
         engine = native_core().Engine(
             checkpoint,
             cameras=1,
             backend=parameters.backend,
             device=parameters.device,
             threads=parameters.threads,
+            **tiny.options,
         )
-        engine.infer(
-            np.zeros((1, _TINY.image, _TINY.image, 3), np.uint8),
-            np.ones(1, np.int32),
-            np.zeros((_TINY.horizon, _TINY.action_dim), np.float32),
-        )
+        engine.infer(*tiny.inputs)
         return engine.device

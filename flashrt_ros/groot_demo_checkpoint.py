@@ -26,6 +26,7 @@ _TIME_FEATURES = 256
 # Beside the 256 bytes, with which any text can be written.
 _ADDED_TOKENS = ('<|endoftext|>', '<|im_start|>', '<|im_end|>', '<IMG_CONTEXT>', '<img>', '</img>')
 _IDS = {text: 256 + index for index, text in enumerate(_ADDED_TOKENS)}
+IMAGE_TOKEN = _IDS['<IMG_CONTEXT>']
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _config(s: GrootSizes) -> dict:
         },
         'backbone': {
             'model_type': 'eagle_3_vl',
-            'image_token_index': _IDS['<IMG_CONTEXT>'],
+            'image_token_index': IMAGE_TOKEN,
             'img_start_token_id': _IDS['<img>'],
             'img_end_token_id': _IDS['</img>'],
             'pad_token_id': _IDS['<|endoftext|>'],

@@ -91,7 +91,7 @@ def test_lines_hold_what_was_found(lines, checkpoint):
     assert 'base_0_rgb, left_wrist_0_rgb' in found['view slots']
     assert f'state {JOINTS} columns, actions {JOINTS}' in found['statistics']
     assert 'of 200 tokens, with the longest state text' in found['token budget']
-    assert 'a tiny model ran on it' in found['device']
+    assert 'a tiny Pi model ran on it' in found['device']
     tensors = len(load_file(checkpoint / 'model.safetensors'))
     assert tensors - 10 <= int(found['weights'].split()[0]) <= tensors  # some are of no use
 

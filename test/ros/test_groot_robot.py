@@ -15,6 +15,7 @@ from rich.console import Console
 from tiny_checkpoint import write_params
 from typer.testing import CliRunner
 
+from flashrt_core.cli import calibrate
 from flashrt_core.errors import Error
 from flashrt_core.policy import FlashPolicy
 from flashrt_core.types import ActionChunk, Observation
@@ -344,6 +345,7 @@ def test_check_passes_and_says_which_joint_is_which(lines, tiny):
     assert (said['letterbox'], said['normalisation']) == ('on', 'by min and max')
     assert '262 pieces' in said['tokenizer']
     assert 'of 160 tokens' in said['token budget']
+    assert 'a tiny GR00T model ran on it' in said['device']
 
 
 def fewer_joints(checkpoint: Path) -> None:
@@ -371,6 +373,22 @@ def test_check_names_what_is_wrong(lines, checkpoint, damage, changes, words):
     start, *parts = words.split('.*')
     found = [text for level, text in lines(checkpoint, **changes) if level == 'FAIL']
     assert any(text.startswith(start) and all(part in text for part in parts) for text in found), found
+
+
+@pytest.mark.parametrize('change', [lambda _: None, looks_back])
+def test_a_recording_calibrates_it(checkpoint, tmp_path, change):
+    edit(checkpoint, change)
+    scales = tmp_path / 'scales.json'
+    fp8 = {'model__recipe': 'fp8', 'model__calibration': str(scales), 'history__tolerance_s': 0.04}
+    params = write_params(tmp_path / 'params.yaml', groot_values(checkpoint, **fp8))
+    app = typer.Typer()
+    app.command()(calibrate.run)
+    arguments = [DATA.bag, '--params', params, '--observations', 2]
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    assert '2 samples (aloha_sim at ' in result.output
+    given = parameters(checkpoint, **fp8)
+    assert prepare(load_policy(given), given) == 1
 
 
 def test_show_input_shows_what_the_model_gets(tiny, tmp_path):
