@@ -120,8 +120,13 @@ class SimRobot(Node):
         """Time passes as fast as the node under test keeps up."""
         return self.settings.pace == LOCKSTEP and self._has_begun and self._lockstep.is_engaged
 
+    @property
+    def waiting_for(self) -> str:
+        """What keeps simulated time from passing: commands, answer, or nothing."""
+        return self._lockstep.waits_for(self._now_ns) if self.settings.pace == LOCKSTEP else ''
+
     def _must_wait(self) -> bool:
-        what = self._lockstep.waits_for(self._now_ns) if self.settings.pace == LOCKSTEP else ''
+        what = self.waiting_for
         if not what:
             self._waiting_since_s = None
             return False

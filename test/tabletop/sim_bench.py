@@ -75,15 +75,15 @@ class SimBench:
     def set(self, **parameters: object) -> list[str]:
         """Why each was refused; an empty text where it was not."""
         messages = [Parameter(name, value=value).to_parameter_msg() for name, value in parameters.items()]
-        results = self._call(self._set, SetParameters.Request(parameters=messages)).results
+        results = self.call(self._set, SetParameters.Request(parameters=messages)).results
         return [result.reason for result in results]
 
     def reset(self) -> str:
-        answer = self._call(self._reset, Trigger.Request())
+        answer = self.call(self._reset, Trigger.Request())
         assert answer.success
         return answer.message
 
-    def _call(self, client: Any, request: Any) -> Any:
+    def call(self, client: Any, request: Any) -> Any:
         eventually(client.service_is_ready, f'service {client.srv_name}')
         future = client.call_async(request)
         eventually(future.done, f'answer of {client.srv_name}')
