@@ -113,6 +113,8 @@ class Backend {
 
   virtual DeviceReport device() const = 0;
 
+  // Error, before any work, where it cannot run this plan.
+  virtual void check_plan(const Plan& /*plan*/) const {}
   // Memory that the weights of this plan take once they are uploaded, known before they are read.
   virtual size_t weight_bytes(const Plan& plan) const = 0;
   // Loads the weights of this plan in its types.

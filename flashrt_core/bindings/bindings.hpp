@@ -21,6 +21,7 @@ void bind_frame(pybind11::module_& module);
 void bind_engine(pybind11::module_& module);
 void bind_measure(pybind11::module_& module);
 void bind_plan(pybind11::module_& module);
+void bind_number_format(pybind11::module_& module);
 
 // A C-contiguous array of exactly this type: never converted, so never copied behind the caller's
 // back.

@@ -126,6 +126,7 @@ py::dict stats_dict(const PlanStats& stats) {
   result["quantize_calls"] = stats.quantize_calls;
   result["arena_bytes"] = stats.arena_bytes;
   result["unplanned_bytes"] = stats.unplanned_bytes;
+  result["stored_weight_bytes"] = stats.stored_weight_bytes;
   result["weight_bytes"] = stats.weight_bytes;
   return result;
 }

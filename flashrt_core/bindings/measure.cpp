@@ -44,11 +44,8 @@ void bind_measure(py::module_& module) {
       .def_readonly("operation", &CallDifference::operation)
       .def_readonly("value", &CallDifference::value)
       .def_readonly("iteration", &CallDifference::iteration)
-      .def_property_readonly("types",
-                             [](const CallDifference& d) {
-                               return std::pair(std::string(name_of(d.first_type)),
-                                                std::string(name_of(d.second_type)));
-                             })
+      .def_property_readonly(
+          "types", [](const CallDifference& d) { return std::pair(d.first_type, d.second_type); })
       .def_readonly("rms", &CallDifference::rms)
       .def_readonly("worst", &CallDifference::worst)
       .def_readonly("worst_at", &CallDifference::worst_at)

@@ -13,4 +13,5 @@ PYBIND11_MODULE(_core, module) {
   flashrt::bind_frame(module);
   flashrt::bind_engine(module);
   flashrt::bind_plan(module);
+  flashrt::bind_number_format(module);
 }

@@ -29,6 +29,7 @@ void bind_plan(py::module_& module) {
         result["quantize_calls"] = stats.quantize_calls;
         result["arena_bytes"] = stats.arena_bytes;
         result["unplanned_bytes"] = stats.unplanned_bytes;
+        result["stored_weight_bytes"] = stats.stored_weight_bytes;
         return result;
       },
       py::arg("config"), py::kw_only(), py::arg("cameras"), py::arg("prompt_capacity") = 0,

@@ -12,21 +12,36 @@
 #include "base/fp8.hpp"
 #include "base/half.hpp"
 #include "checkpoint/tensor_digest.hpp"
+#include "plan/checks.hpp"
 #include "quant/plan_digest.hpp"
+#include "quant/range_estimator.hpp"
 
 namespace flashrt {
 namespace {
 
+// Scales that are stored beside the codes; real numbers have none.
 int64_t scale_count(const WeightInfo& info) {
+  if (is_emulated(info)) return 0;
   return info.scale == WeightScale::kNone     ? 0
          : info.scale == WeightScale::kTensor ? 1
                                               : info.shape.rows();
 }
 
-float scale_of(const float* values, int64_t n) {
-  float amax = 0;
-  for (int64_t i = 0; i < n; ++i) amax = std::max(amax, std::abs(values[i]));
-  return e4m3_scale(amax);
+float scale_of(const WeightInfo& info, std::span<const float> values) {
+  if (info.range.estimator == RangeEstimator::kMinMax) {  // without a pass over a histogram
+    float amax = 0;
+    for (const float value : values) amax = std::max(amax, std::abs(value));
+    return scale_for(held_format(info), amax);
+  }
+  const bool is_finite =
+      std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+  FLASHRT_CHECK(is_finite, "weight ", info.name, ": not all of it is finite, which its range by ",
+                name_of(info.range.estimator), " needs");
+  Histogram histogram;
+  histogram.add(values);
+  const double range =
+      range_of(histogram, info.range.estimator, held_format(info), info.range.fraction);
+  return scale_for(held_format(info), static_cast<float>(range));
 }
 
 void encode_row(DType type, const float* values, float scale, std::byte* to, int64_t n) {
@@ -106,9 +121,10 @@ std::string file_head(const std::vector<Place>& places, const std::string& metad
 RoundedWeight round_weight(const WeightInfo& info, const HostTensor& tensor, ThreadPool& threads) {
   FLASHRT_CHECK(tensor.shape == info.shape, "weight ", info.name, " is ", tensor.shape,
                 ", the plan reads ", info.shape);
-  FLASHRT_CHECK((info.type == DType::kE4M3) == (info.scale != WeightScale::kNone), "weight ",
-                info.name, ": ", info.type, " with ", describe(info.scale),
-                "; e4m3 weights have a scale, others have none");
+  const NumberFormat format = held_format(info);
+  FLASHRT_CHECK(takes_weight_scale(format) == (info.scale != WeightScale::kNone), "weight ",
+                info.name, ": ", type_name(info), " with ", describe(info.scale),
+                "; weights in e4m3, e5m2 and int8 have a scale, others have none");
   FLASHRT_CHECK(info.type != DType::kI32 && info.type != DType::kU8, "weight ", info.name,
                 ": type ", info.type, ", expected f32, bf16, f16 or e4m3");
   const int64_t rows = info.shape.rows(), width = info.shape.width();
@@ -117,23 +133,27 @@ RoundedWeight round_weight(const WeightInfo& info, const HostTensor& tensor, Thr
                         .type = info.type,
                         .data = std::vector<std::byte>(static_cast<size_t>(rows) * row_bytes),
                         .scales = std::vector<float>(static_cast<size_t>(scale_count(info)))};
-  if (info.scale == WeightScale::kTensor)
-    rounded.scales[0] = scale_of(tensor.data.data(), rows * width);
+  const std::span<const float> all(tensor.data.data(), static_cast<size_t>(rows * width));
+  const bool is_per_row = info.scale == WeightScale::kChannel;
+  const float scale_of_all = has_scale(format) && !is_per_row ? scale_of(info, all) : 1.0f;
+  if (rounded.scales.size() == 1) rounded.scales[0] = scale_of_all;
   constexpr int64_t kGrain = 64;
   threads.parallel_for(rows, kGrain, [&](int64_t begin, int64_t end, int) {
     for (int64_t row = begin; row < end; ++row) {
-      const float* values = tensor.data.data() + row * width;
-      if (info.scale == WeightScale::kChannel) rounded.scales[row] = scale_of(values, width);
-      const float scale = rounded.scales.empty()       ? 1.0f
-                          : rounded.scales.size() == 1 ? rounded.scales[0]
-                                                       : rounded.scales[row];
-      encode_row(info.type, values, scale, rounded.data.data() + row * row_bytes, width);
+      const auto values = all.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width));
+      const float scale = is_per_row ? scale_of(info, values) : scale_of_all;
+      if (is_per_row && !rounded.scales.empty()) rounded.scales[row] = scale;
+      std::byte* to = rounded.data.data() + row * row_bytes;
+      encode_row(info.type, values.data(), scale, to, width);
+      if (is_emulated(info)) round_to(format, scale, {reinterpret_cast<float*>(to), values.size()});
     }
   });
   return rounded;
 }
 
 void check_packed(const WeightInfo& info, const PackedTensor& tensor) {
+  FLASHRT_CHECK(!is_emulated(info), "weight ", info.name, " is wanted in ", type_name(info),
+                ", which packed files do not hold; open the checkpoint without one");
   FLASHRT_CHECK(tensor.shape == info.shape, "weight ", info.name, " is packed as ", tensor.shape,
                 ", the plan reads ", info.shape);
   FLASHRT_CHECK(
@@ -145,6 +165,10 @@ void check_packed(const WeightInfo& info, const PackedTensor& tensor) {
 
 void write_packed(const std::filesystem::path& path, const Plan& plan, const Weights& weights,
                   const std::string& recipe, ThreadPool& threads) {
+  check_not_emulated(
+      plan,
+      "packed files do not hold it: the CPU backend rounds the checkpoint to it when "
+      "it loads that");
   PackedHeader header{.weights_digest = weights.digest(),
                       .plan_digest = plan_digest(plan),
                       .recipe = recipe,

@@ -10,14 +10,16 @@
 #include <tuple>
 #include <utility>
 
+#include "base/nearest.hpp"
+
 namespace flashrt {
 namespace {
 
-// One operand of one call, and the type that call wants of it.
+// One operand of one call, and what that call wants it to be.
 struct Demand {
   int call = 0;
   Value value;
-  DType type = DType::kF32;
+  Precision wanted;
   bool can_cast = false;  // x of a linear: takes the type it wants, if need be from a quantize call
 };
 
@@ -26,11 +28,13 @@ class PrecisionPass {
   PrecisionPass(Plan plan, const Recipe& recipe) : plan_(std::move(plan)), recipe_(recipe) {}
 
   Plan run() && {
+    check_rules();
+    plan_.recipe = recipe_.name;
     for (int call = 0; call < static_cast<int>(plan_.calls.size()); ++call) visit(call);
     const auto values = static_cast<int>(plan_.values.size());
     for (int id = 0; id < values; ++id) assign_type(Value{id});
     for (const Demand& demand : demands_) {
-      if (demand.can_cast && demand.type != wanted_type_[plan_.storage_of(demand.value).id])
+      if (demand.can_cast && demand.wanted != wanted_[plan_.storage_of(demand.value).id])
         cast(demand);
     }
     insert_casts();
@@ -38,11 +42,31 @@ class PrecisionPass {
       if (info.kind != Kind::kView) continue;
       info.type = plan_[info.storage].type;
       info.site = plan_[info.storage].site;
+      info.format = plan_[info.storage].format;
+      info.holds_format = plan_[info.storage].holds_format;
     }
     return std::move(plan_);
   }
 
  private:
+  void check_rules() const {
+    if (!recipe_.must_match) return;
+    std::vector<std::string> linears;
+    for (const Call& call : plan_.calls) {
+      if (std::holds_alternative<Linear>(call.op)) linears.push_back(call.name);
+    }
+    for (size_t index = 0; index < recipe_.rules.size(); ++index) {
+      const RecipeRule& rule = recipe_.rules[index];
+      FLASHRT_CHECK(
+          rule.is_optional ||
+              std::any_of(linears.begin(), linears.end(),
+                          [&](const std::string& name) { return matches(rule.match, name); }),
+          "recipe ", recipe_.name, ": rule ", index, ": '", rule.match, "' matches no linear of ",
+          plan_.model, "; nearest: ", nearest(rule.match, linears),
+          ". \"optional\": true is for rules about other models");
+    }
+  }
+
   // ---- what every call reads, writes and weighs with
 
   void visit(int index) {
@@ -68,7 +92,7 @@ class PrecisionPass {
     const Call& call = plan_.calls[index];
     if (std::holds_alternative<Linear>(call.op) && operand == "x") {
       const RecipeRule* rule = recipe_.rule_for(call.name);
-      return {index, value, rule ? rule->activation : recipe_.values, true};
+      return {index, value, rule ? rule->activation : Precision(recipe_.values), true};
     }
     return {index, value, kStreams.contains(operand) ? recipe_.values : DType::kF32, false};
   }
@@ -78,57 +102,75 @@ class PrecisionPass {
 
   void type_weights(const std::string& call, const Linear& op) {
     const RecipeRule* rule = recipe_.rule_for(call);
-    set_weight(call, op.weight, rule ? rule->weight : DType::kF32,
-               rule ? rule->weight_scale : WeightScale::kNone);
+    set_weight(call, op.weight, rule ? *rule : RecipeRule{});
   }
 
   void type_weights(const std::string& call, const PatchEmbed& op) {
-    set_weight(call, op.weight, recipe_.values, WeightScale::kNone);
-    if (!op.position.empty()) set_weight(call, op.position, recipe_.values, WeightScale::kNone);
+    set_weight(call, op.weight, {.weight = recipe_.values});
+    if (!op.position.empty()) set_weight(call, op.position, {.weight = recipe_.values});
   }
 
   void type_weights(const std::string& call, const TokenEmbed& op) {
-    set_weight(call, op.table, recipe_.values, WeightScale::kNone);
+    set_weight(call, op.table, {.weight = recipe_.values});
   }
 
-  void set_weight(const std::string& call, const std::string& name, DType type, WeightScale scale) {
+  void set_weight(const std::string& call, const std::string& name, const RecipeRule& rule) {
     const auto info = std::find_if(plan_.weights.begin(), plan_.weights.end(),
                                    [&](const WeightInfo& weight) { return weight.name == name; });
     FLASHRT_CHECK(info != plan_.weights.end(), "call ", call, " reads weight '", name,
                   "', which the plan does not list");
     const auto [first_user, is_first] = weight_users_.emplace(name, call);
-    FLASHRT_CHECK(is_first || (info->type == type && info->scale == scale), "recipe ", recipe_.name,
-                  ": weight ", name, " would be ", info->type, " for ", first_user->second, " and ",
-                  type, " for ", call, ", expected one type and scale for both");
-    info->type = type;
-    info->scale = scale;
+    WeightInfo wanted = *info;
+    wanted.type = rule.weight.type;
+    wanted.format = rule.weight.format;
+    wanted.scale = rule.weight_scale;
+    wanted.range = rule.weight_range;
+    FLASHRT_CHECK(is_first || *info == wanted, "recipe ", recipe_.name, ": weight ", name,
+                  " would be ", type_name(*info), " for ", first_user->second, " and ",
+                  type_name(wanted), " for ", call, ", expected one type and scale for both");
+    *info = wanted;
   }
 
   // ---- the type of every value
 
-  // What is stored for a type that is wanted: calibration measures quantised activations before
-  // they are quantised.
-  DType stored(DType wanted) const {
-    return wanted == DType::kE4M3 && recipe_.float_activations ? recipe_.values : wanted;
+  // What is stored for what is wanted: calibration measures quantised activations before they are
+  // quantised.
+  DType stored(Precision wanted) const {
+    return wanted.format != NumberFormat::kNone && recipe_.float_activations ? recipe_.values
+                                                                             : wanted.type;
+  }
+
+  void quantise(ValueInfo& info, NumberFormat format, const std::string& site) {
+    info.format = format;
+    if (!has_scale(format)) return;
+    info.site = site;
+    const auto [other, is_first] = format_of_site_.emplace(site, format);
+    FLASHRT_CHECK(is_first || other->second == format, "recipe ", recipe_.name,
+                  ": calibration site ", site, " would be ", other->second, " for one linear and ",
+                  format, " for another, expected one number format for both");
   }
 
   void assign_type(Value value) {
     ValueInfo& info = plan_[value];
     const bool is_integer = info.type == DType::kU8 || info.type == DType::kI32;
-    const DType wanted = info.kind == Kind::kLocal && !is_integer ? local_type(value)
-                         : info.kind == Kind::kState && is_written_by_qkv_rope(value)
-                             ? recipe_.values
-                             : info.type;
-    wanted_type_[value.id] = wanted;
+    const Precision wanted = info.kind == Kind::kLocal && !is_integer ? local_type(value)
+                             : info.kind == Kind::kState && is_written_by_qkv_rope(value)
+                                 ? recipe_.values
+                                 : info.type;
+    wanted_[value.id] = wanted;
     info.type = stored(wanted);
-    if (wanted == DType::kE4M3) info.site = info.name;
+    if (wanted.format != NumberFormat::kNone) quantise(info, wanted.format, info.name);
   }
 
   DType local_type(Value value) const {
     std::set<DType> types;
+    bool is_emulated = false;  // for some of its readers, who have it quantised
     for (const Demand& demand : demands_) {
-      if (plan_.storage_of(demand.value) == value) types.insert(demand.type);
+      if (plan_.storage_of(demand.value) != value) continue;
+      is_emulated |= demand.wanted.is_emulated();
+      if (!demand.wanted.is_emulated()) types.insert(demand.wanted.type);
     }
+    if (types.empty() && is_emulated) return DType::kF32;
     if (types.size() == 1) return *types.begin();
     return types.contains(DType::kF32) ? DType::kF32 : recipe_.values;
   }
@@ -165,15 +207,17 @@ class PrecisionPass {
 
   void cast(const Demand& demand) {
     const Place place = place_of(demand);
-    const auto key = std::tuple(place, demand.value.id, demand.type);
+    const auto key = std::tuple(place, demand.value.id, demand.wanted);
     auto found = cast_.find(key);
     if (found == cast_.end()) {
       const ValueInfo from = plan_[demand.value];
       ValueInfo to{.name = unused_name(from.name + ".quantize"),
-                   .type = stored(demand.type),
+                   .type = stored(demand.wanted),
                    .shape = from.shape,
                    .rows = from.rows,
-                   .site = demand.type == DType::kE4M3 ? site_of(from.name) : ""};
+                   .holds_format = demand.wanted.is_emulated() && !recipe_.float_activations};
+      if (demand.wanted.format != NumberFormat::kNone)
+        quantise(to, demand.wanted.format, site_of(from.name));
       plan_.values.push_back(std::move(to));
       const Value y{static_cast<int>(plan_.values.size()) - 1};
       found = cast_.emplace(key, y).first;
@@ -224,8 +268,9 @@ class PrecisionPass {
   std::vector<Demand> demands_;                      // in call order
   std::map<int, std::vector<int>> writers_;          // storage -> calls, ascending
   std::map<std::string, std::string> weight_users_;  // weight -> the first call that reads it
-  std::map<int, DType> wanted_type_;
-  std::map<std::tuple<Place, int, DType>, Value> cast_;  // place, value, type -> the cast value
+  std::map<int, Precision> wanted_;
+  std::map<std::string, NumberFormat> format_of_site_;
+  std::map<std::tuple<Place, int, Precision>, Value> cast_;  // of a value there -> the cast value
   std::map<Place, std::vector<Call>> casts_at_;
 };
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/json.hpp"
+#include "quant/range_estimator.hpp"
 
 namespace flashrt {
 namespace {
@@ -84,43 +85,79 @@ std::string_view name_of(WeightScale scale) {
   return "?";
 }
 
-DType one_of(const JsonFields& fields, std::string_view key, std::initializer_list<DType> types) {
+constexpr Precision kValues[] = {DType::kF32, DType::kBF16};
+constexpr Precision kPrecisions[] = {DType::kF32,          DType::kBF16,        DType::kF16,
+                                     NumberFormat::kE4M3,  NumberFormat::kE5M2, NumberFormat::kInt8,
+                                     NumberFormat::kNvFp4, NumberFormat::kMxFp4};
+
+Precision one_of(const JsonFields& fields, std::string_view key,
+                 std::span<const Precision> precisions) {
   const std::string name = fields.string(key);
   std::string expected;
-  for (const DType type : types) {
-    if (name == name_of(type)) return type;
-    expected += (expected.empty() ? "" : ", ") + std::string(name_of(type));
+  for (const Precision precision : precisions) {
+    if (name == name_of(precision)) return precision;
+    expected += (expected.empty() ? "" : ", ") + std::string(name_of(precision));
   }
   fields.fail(key, "one of " + expected);
 }
 
-WeightScale weight_scale(const JsonFields& fields, DType weight) {
+WeightScale weight_scale(const JsonFields& fields, Precision weight) {
   constexpr std::string_view kKey = "weight_scale";
+  const bool is_scaled = takes_weight_scale(weight.format);
   const std::string name = fields.has(kKey) ? fields.string(kKey) : "none";
   for (const WeightScale scale :
        {WeightScale::kNone, WeightScale::kTensor, WeightScale::kChannel}) {
     if (name != name_of(scale)) continue;
-    if ((weight == DType::kE4M3) == (scale == WeightScale::kNone)) break;
+    if (is_scaled == (scale == WeightScale::kNone)) break;
     return scale;
   }
-  fields.fail(kKey, text(weight == DType::kE4M3 ? "tensor or channel" : "none", " for weights in ",
-                         weight));
+  fields.fail(kKey, text(is_scaled ? "tensor or channel" : "none", " for weights in ", weight));
+}
+
+WeightRange weight_range(const JsonFields& fields, Precision weight) {
+  constexpr std::string_view kKey = "weight_range", kFraction = "weight_fraction";
+  WeightRange range;
+  if (fields.has(kKey)) {
+    const auto estimator = estimator_named(fields.string(kKey));
+    if (!estimator) fields.fail(kKey, "one of " + estimator_names());
+    if (!has_scale(weight.format)) fields.fail(kKey, text("none for weights in ", weight));
+    range.estimator = *estimator;
+  }
+  const bool is_percentile = range.estimator == RangeEstimator::kPercentile;
+  if (is_percentile != fields.has(kFraction))
+    fields.fail(kFraction, is_percentile ? "a number such as 0.999 for weight_range percentile"
+                                         : "none without weight_range percentile");
+  if (is_percentile) {
+    range.fraction = fields.number(kFraction, 0, 1);
+    if (range.fraction == 0) fields.fail(kFraction, "a number above 0");
+  }
+  return range;
 }
 
 RecipeRule read_rule(const nlohmann::json& json, const std::string& where) {
   const JsonFields fields(json, where);
-  fields.allow_only({"match", "weight", "activation", "weight_scale"});
+  fields.allow_only({"match", "weight", "activation", "weight_scale", "weight_range",
+                     "weight_fraction", "optional"});
   RecipeRule rule;
   rule.match = fields.string("match");
   if (rule.match.empty()) fields.fail("match", "a pattern of call names such as 'denoise.*'");
-  rule.weight = one_of(fields, "weight", {DType::kF32, DType::kBF16, DType::kF16, DType::kE4M3});
-  rule.activation =
-      one_of(fields, "activation", {DType::kF32, DType::kBF16, DType::kF16, DType::kE4M3});
+  rule.weight = one_of(fields, "weight", kPrecisions);
+  rule.activation = one_of(fields, "activation", kPrecisions);
   rule.weight_scale = weight_scale(fields, rule.weight);
+  rule.weight_range = weight_range(fields, rule.weight);
+  if (fields.has("optional")) rule.is_optional = fields.flag("optional");
   return rule;
 }
 
 }  // namespace
+
+std::string_view name_of(Precision precision) {
+  return precision.is_emulated() ? name_of(precision.format) : name_of(precision.type);
+}
+
+std::ostream& operator<<(std::ostream& out, Precision precision) {
+  return out << name_of(precision);
+}
 
 bool matches(std::string_view pattern, std::string_view name) {
   // Greedy, with one point to come back to: where the last '*' stopped taking characters.
@@ -164,7 +201,8 @@ Recipe Recipe::parse(std::string_view json, std::string_view origin) {
   fields.allow_only({"format", "version", "name", "values", "float_activations", "rules"});
   Recipe recipe;
   recipe.name = fields.string("name");
-  recipe.values = one_of(fields, "values", {DType::kF32, DType::kBF16});
+  recipe.must_match = true;
+  recipe.values = one_of(fields, "values", kValues).type;
   if (fields.has("float_activations")) recipe.float_activations = fields.flag("float_activations");
   for (const nlohmann::json& rule : fields.array("rules")) {
     recipe.rules.push_back(read_rule(rule, text(where, ": rule ", recipe.rules.size(), ": ")));

@@ -14,11 +14,36 @@ namespace {
 
 // ---- bounds
 
+// What a value or weight is held in.
+struct Held {
+  DType type = DType::kF32;
+  NumberFormat format = NumberFormat::kNone;
+
+  template <class Info>
+  static Held of(const Info& info) {
+    return {info.type, held_format(info)};
+  }
+  bool operator==(const Held&) const = default;
+};
+
 // Root mean square of the relative error of rounding: half a unit in the last place, spread evenly,
 // over mantissas from 1 to 2.
-double rounding(DType type) {
+double rounding(Held held) {
   constexpr double kSpread = 0.425;  // sqrt(1/3 * 3 / (8 ln 2))
-  switch (type) {
+  constexpr double kInt8Peak = 16;   // largest magnitude over the root mean square, of most values
+  switch (held.format) {
+    case NumberFormat::kE5M2:
+      return kSpread * 0x1p-3;
+    case NumberFormat::kInt8:
+      return kInt8Peak / largest(held.format) / std::sqrt(12.0);
+    case NumberFormat::kNvFp4:
+    case NumberFormat::kMxFp4:
+      return kSpread * 0x1p-2;
+    case NumberFormat::kE4M3:
+    case NumberFormat::kNone:
+      break;
+  }
+  switch (held.type) {
     case DType::kF32:
       return kSpread * 0x1p-24;
     case DType::kF16:
@@ -35,7 +60,7 @@ double rounding(DType type) {
 }
 
 // What one engine rounds and the other does not, or rounds otherwise.
-double difference(DType first, DType second) {
+double difference(Held first, Held second) {
   return first == second ? 0 : std::max(rounding(first), rounding(second));
 }
 
@@ -74,19 +99,19 @@ struct SensitivityOf {
 
 Sensitivity sensitivity(const Op& op) { return std::visit(SensitivityOf{}, op); }
 
-// Types of the operands of a call, in order; absent ones have none.
-std::vector<DType> operand_types(const Plan& plan, Call call) {
+// What the operands of a call are held in, in order, without absent ones.
+std::vector<Held> held_operands(const Plan& plan, Call call) {
   struct Visitor {
     const Plan& plan;
-    std::vector<DType>& types;
+    std::vector<Held>& operands;
     void read(std::string_view, Value value) const {
-      if (value) types.push_back(plan[value].type);
+      if (value) operands.push_back(Held::of(plan[value]));
     }
     void write(std::string_view, Value) const {}
   };
-  std::vector<DType> types;
-  std::visit([&](auto& op) { op.operands(Visitor{plan, types}); }, call.op);
-  return types;
+  std::vector<Held> operands;
+  std::visit([&](auto& op) { op.operands(Visitor{plan, operands}); }, call.op);
+  return operands;
 }
 
 const std::string* matrix_of(const Op& op) {
@@ -98,16 +123,17 @@ const std::string* matrix_of(const Op& op) {
 
 // Independent errors add up in squares.
 double bound_of(const Plan& first, const Call& first_call, const Plan& second,
-                const Call& second_call, DType first_result, DType second_result) {
+                const Call& second_call, Held first_result, Held second_result) {
   double squares = std::pow(std::max(rounding(first_result), rounding(second_result)), 2);
-  const std::vector<DType> a = operand_types(first, first_call),
-                           b = operand_types(second, second_call);
+  const std::vector<Held> a = held_operands(first, first_call),
+                          b = held_operands(second, second_call);
   FLASHRT_CHECK(a.size() == b.size(), "compare: call ", second_call.name, " has ", a.size(),
                 " operands in the first plan, ", b.size(), " in the second");
   for (size_t i = 0; i < a.size(); ++i) squares += std::pow(difference(a[i], b[i]), 2);
   const std::string* weight = matrix_of(second_call.op);
   if (weight) {
-    squares += std::pow(difference(first.weight(*weight).type, second.weight(*weight).type), 2);
+    squares +=
+        std::pow(difference(Held::of(first.weight(*weight)), Held::of(second.weight(*weight))), 2);
   }
   const Sensitivity s = sensitivity(second_call.op);
   return s.gain * std::sqrt(squares) + s.own;
@@ -116,7 +142,7 @@ double bound_of(const Plan& first, const Call& first_call, const Plan& second,
 std::string reason_of(const Plan& second, const Call& call) {
   std::string reason = sensitivity(call.op).reason;
   bool is_quantised = false;
-  const auto look = [&](Value value) { is_quantised |= second[value].type == DType::kE4M3; };
+  const auto look = [&](Value value) { is_quantised |= has_scale(held_format(second[value])); };
   for_each_read(call, look);
   for_each_write(call, look);
   if (is_quantised) reason += "; values beyond the calibrated range saturate, which it leaves out";
@@ -206,10 +232,10 @@ class Comparison {
                        .operation = std::string(name_of(call.op)),
                        .value = b.name,
                        .iteration = iteration,
-                       .first_type = a.type,
-                       .second_type = b.type,
+                       .first_type = std::string(type_name(a)),
+                       .second_type = std::string(type_name(b)),
                        .bound = bound_of(first_plan(), first_plan().calls[first_call],
-                                         second_plan(), call, a.type, b.type),
+                                         second_plan(), call, Held::of(a), Held::of(b)),
                        .reason = reason_of(second_plan(), call)};
       fill_errors(d);
       passed = passed && d.passed();

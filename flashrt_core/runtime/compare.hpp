@@ -16,14 +16,14 @@ namespace flashrt {
 // engine's values.
 struct CallDifference {
   std::string call, operation, value;
-  int iteration = 0;  // of the call's stage
-  DType first_type = DType::kF32, second_type = DType::kF32;
-  double rms = 0;          // of the error
-  double worst = 0;        // largest error of one element
-  int64_t worst_at = 0;    // its index among the valid rows
-  int64_t not_finite = 0;  // elements that are infinite or NaN in either
-  double bound = 0;        // of rms
-  std::string reason;      // where the bound comes from
+  int iteration = 0;                    // of the call's stage
+  std::string first_type, second_type;  // "f32", "int8", ...
+  double rms = 0;                       // of the error
+  double worst = 0;                     // largest error of one element
+  int64_t worst_at = 0;                 // its index among the valid rows
+  int64_t not_finite = 0;               // elements that are infinite or NaN in either
+  double bound = 0;                     // of rms
+  std::string reason;                   // where the bound comes from
 
   bool passed() const { return not_finite == 0 && rms <= bound; }
 };

@@ -9,6 +9,7 @@
 
 #include "checkpoint/weights.hpp"
 #include "models/inputs.hpp"
+#include "plan/cost.hpp"
 #include "plan/memory.hpp"
 #include "quant/plan_digest.hpp"
 #include "quant/precision.hpp"
@@ -79,7 +80,8 @@ PlanStats stats_of(const Plan& plan, const Backend& backend) {
   const auto workspace = [&](const Call& call) { return backend.workspace_bytes(plan, call); };
   PlanStats stats{.calls = static_cast<int>(plan.calls.size()),
                   .arena_bytes = plan_memory(plan, workspace, false).arena_bytes,
-                  .unplanned_bytes = plan_memory(plan, workspace, true).arena_bytes};
+                  .unplanned_bytes = plan_memory(plan, workspace, true).arena_bytes,
+                  .stored_weight_bytes = weight_bytes(plan)};
   for (const Call& call : plan.calls)
     stats.quantize_calls += std::holds_alternative<Quantize>(call.op);
   return stats;
@@ -101,11 +103,12 @@ Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>())
   model_->recipe.float_activations = options.float_activations;
   model_->config = config_of(options);
   const Plan plan = plan_for(model_->config, options.program.plan, model_->recipe);
+  model_->backend->check_plan(plan);
   model_->plan_digest = plan_digest(plan);
   const Weights weights = weights_of(options, model_->config, model_->plan_digest);
   model_->weights_digest = weights.digest();
   for (const ValueInfo& value : plan.values) {
-    FLASHRT_CHECK(value.type != DType::kE4M3 || !options.calibration.empty(), "recipe ",
+    FLASHRT_CHECK(!has_scale(held_format(value)) || !options.calibration.empty(), "recipe ",
                   model_->recipe.name, " quantises ", value.name,
                   ", but no calibration was given; `flashrt calibrate` makes one");
   }

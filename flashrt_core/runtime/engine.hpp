@@ -47,7 +47,7 @@ struct EngineOptions {
   std::string backend = "cpu";  // or "cuda"
   BackendOptions backend_options;
   std::string recipe = "f32";
-  std::filesystem::path calibration;  // needed by recipes with e4m3 activations
+  std::filesystem::path calibration;  // needed by recipes whose activations have a scale
   bool float_activations = false;     // hold quantised activations in float: to calibrate
   ProgramOptions program;
 };
@@ -84,6 +84,9 @@ struct PlanStats {
   int quantize_calls = 0;
   size_t arena_bytes = 0;      // planned
   size_t unplanned_bytes = 0;  // if no memory were reused
+  // In the types and number formats of the recipe, and as the backend holds them: the CPU backend
+  // computes in float32, whatever it rounds to.
+  double stored_weight_bytes = 0;
   size_t weight_bytes = 0;
 };
 

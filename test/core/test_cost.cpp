@@ -55,6 +55,46 @@ TEST(Cost, OfALinearCountsValidRows) {
                .written_bytes = 4.0 * 10 * 32});
 }
 
+// What a device with the format would move, whatever the CPU holds.
+TEST(Cost, OfNumberFormatsCountsTheirBits) {
+  const auto cost_with = [](const RecipeRule& rule) {
+    const Plan plan = assign_precision(
+        build_plan(full_size_config(ModelType::kPi05),
+                   {.cameras = 2, .prompt_capacity = 200, .horizon = 10, .steps = 10}),
+        {.name = "test", .rules = {rule}});
+    return cost_of(plan, call_of(plan, "prefix.3.gate_up"), 10);
+  };
+  const double numbers = 2048.0 * 32768;
+  EXPECT_EQ(
+      cost_with(
+          {.match = "*", .weight = NumberFormat::kInt8, .weight_scale = WeightScale::kChannel})
+          .weight_bytes,
+      numbers + 4 * 32768);
+  EXPECT_EQ(
+      cost_with({.match = "*", .weight = NumberFormat::kE5M2, .weight_scale = WeightScale::kTensor})
+          .weight_bytes,
+      numbers + 4);
+  const RecipeRule nvfp4{
+      .match = "*", .weight = NumberFormat::kNvFp4, .activation = NumberFormat::kNvFp4};
+  EXPECT_EQ(cost_with(nvfp4).weight_bytes, numbers * 4.5 / 8 + 4);
+  EXPECT_EQ(cost_with(nvfp4).read_bytes, 522 * 2048 * 4.5 / 8);
+  EXPECT_EQ(cost_with({.match = "*", .weight = NumberFormat::kMxFp4}).weight_bytes,
+            numbers * 4.25 / 8);
+}
+
+TEST(Cost, OfAPlanCountsEveryWeightOnce) {
+  for (const char* name : {"f32", "bf16", "fp8"}) {
+    const Plan plan = full_size(name);
+    double bytes = 0;
+    for (const WeightInfo& info : plan.weights) {
+      bytes += static_cast<double>(info.shape.elements()) * static_cast<double>(size_of(info.type));
+      if (info.scale == WeightScale::kChannel)
+        bytes += 4.0 * static_cast<double>(info.shape.rows());
+    }
+    EXPECT_EQ(weight_bytes(plan), bytes) << name;
+  }
+}
+
 TEST(Cost, OfAttentionCountsTheKeysThatAreSeen) {
   const Plan plan = full_size("bf16");
   // 8 heads of 256 over one head of keys: 10 of the actions, 512 of the images, the prompt.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "expect_error.hpp"
 #include "models/models.hpp"
@@ -26,8 +27,8 @@ RecipeRule fp8(const std::string& match) {
           .weight_scale = WeightScale::kChannel};
 }
 
-RecipeRule rule(const std::string& match, DType type) {
-  return {.match = match, .weight = type, .activation = type};
+RecipeRule rule(const std::string& match, Precision precision) {
+  return {.match = match, .weight = precision, .activation = precision};
 }
 
 const ValueInfo& info(const Plan& plan, std::string_view name) { return plan[plan.find(name)]; }
@@ -269,6 +270,146 @@ TEST(Precision, RefusesTwoTypesForOneWeight) {
                     assign_precision(plan, recipe_of({fp8("s.b"), rule("s.a", DType::kBF16)}));
                   }),
                   "recipe test: weight w.weight would be bf16 for s.a and e4m3 for s.b");
+}
+
+// ---- number formats that are emulated
+
+TEST(Precision, AnEmulatedFormatArisesFromAQuantizeCallAlone) {
+  const Plan plan = assign_precision(
+      mlp(), recipe_of({rule("*", NumberFormat::kInt8), rule("*.embed", DType::kF32)}));
+  EXPECT_EQ(call_names(plan), (Names{"s.embed", "s.norm", "s.norm.quantize", "s.up", "s.glu",
+                                     "s.glu.quantize", "s.down", "s.norm2"}));
+  EXPECT_EQ(type(plan, "s.norm"), DType::kF32) << "rounded once, by the quantize call";
+  EXPECT_EQ(info(plan, "s.norm").site, "");
+  EXPECT_EQ(held_format(info(plan, "s.norm")), NumberFormat::kNone);
+  EXPECT_EQ(input_of(plan, "s.up"), "s.norm.quantize");
+  const ValueInfo& x = info(plan, "s.norm.quantize");
+  EXPECT_EQ(x.type, DType::kF32);
+  EXPECT_EQ(x.format, NumberFormat::kInt8);
+  EXPECT_TRUE(x.holds_format);
+  EXPECT_TRUE(is_emulated(x));
+  EXPECT_EQ(x.site, "s.norm") << "the name that e4m3 has";
+  EXPECT_EQ(type(plan, "s.embed"), DType::kBF16) << "the others are as in any recipe";
+  EXPECT_EQ(plan.recipe, "test");
+  EXPECT_CONTAINS(print(plan),
+                  "s.norm.quantize = quantize x=s.norm -> y=s.norm.quantize [3, 8] "
+                  "int8");
+  EXPECT_CONTAINS(print(plan), "weight=up.weight int8");
+}
+
+TEST(Precision, EitherSideAloneMayBeInAFormat) {
+  const Plan weights = assign_precision(
+      mlp(),
+      recipe_of({{.match = "*.up", .weight = NumberFormat::kNvFp4, .activation = DType::kBF16}}));
+  EXPECT_EQ(input_of(weights, "s.up"), "s.norm") << "no quantize call";
+  EXPECT_EQ(type_name(weights.weight("up.weight")), "nvfp4");
+  EXPECT_EQ(weights.weight("up.weight").type, DType::kF32);
+  EXPECT_EQ(type(weights, "s.norm"), DType::kBF16);
+  const Plan activations = assign_precision(
+      mlp(),
+      recipe_of({{.match = "*.up", .weight = DType::kBF16, .activation = NumberFormat::kE5M2}}));
+  EXPECT_EQ(input_of(activations, "s.up"), "s.norm.quantize");
+  EXPECT_EQ(type_name(info(activations, "s.norm.quantize")), "e5m2");
+  EXPECT_EQ(activations.weight("up.weight").type, DType::kBF16);
+}
+
+TEST(Precision, ABlockFormatWithoutAScaleNeedsNoSite) {
+  const Plan plan = assign_precision(mlp(), recipe_of({rule("*.up", NumberFormat::kMxFp4)}));
+  EXPECT_EQ(info(plan, "s.norm.quantize").site, "");
+  EXPECT_TRUE(is_emulated(info(plan, "s.norm.quantize")));
+}
+
+TEST(Precision, OneQuantizePerFormatOfAValue) {
+  const Plan plan = assign_precision(
+      shared_value(),
+      recipe_of({rule("first.*", DType::kF32), rule("second.a", NumberFormat::kInt8),
+                 rule("second.b", NumberFormat::kMxFp4)}));
+  EXPECT_EQ(call_names(plan), (Names{"first.y", "first.y.quantize", "first.y.quantize.2",
+                                     "second.a", "second.b", "second.norm"}));
+  EXPECT_EQ(type_name(info(plan, input_of(plan, "second.a"))), "int8");
+  EXPECT_EQ(type_name(info(plan, input_of(plan, "second.b"))), "mxfp4");
+  EXPECT_EQ(type(plan, "first.y"), DType::kBF16) << "as its norm reads it";
+}
+
+TEST(Precision, PlacedPartsAreRoundedAsAWhole) {
+  PlanBuilder b("parts");
+  const Value x = b.input("x", {4, 8}, DType::kF32);
+  b.stage("s", When::kInfer, 1, [&] {
+    const Value top = b.linear("top", b.rows(x, 0, 1), "w", 8);
+    const Value rest = b.linear("rest", b.rows(x, 1, 3), "w", 8);
+    b.linear("y", b.concat("whole", {top, rest}), "y", 4);
+  });
+  const Plan plan = assign_precision(
+      std::move(b).finish(), recipe_of({rule("*", DType::kF32), rule("s.y", NumberFormat::kInt8)}));
+  EXPECT_EQ(call_names(plan), (Names{"s.top", "s.rest", "whole.quantize", "s.y"}));
+  EXPECT_EQ(info(plan, "whole.quantize").shape, (Shape{4, 8}));
+}
+
+TEST(Precision, CalibrationKeepsTheSitesOfEmulatedFormats) {
+  const Plan model =
+      build_plan(tiny_pi05(), {.cameras = 1, .prompt_capacity = 7, .horizon = 3, .steps = 4});
+  for (const NumberFormat format : {NumberFormat::kInt8, NumberFormat::kNvFp4}) {
+    Recipe recipe = recipe_of({rule("*", format)});
+    const Plan quantised = assign_precision(model, recipe);
+    recipe.float_activations = true;
+    const Plan measured = assign_precision(model, recipe);
+    EXPECT_EQ(call_names(measured), call_names(quantised));
+    int sites = 0;
+    for (size_t i = 0; i < measured.values.size(); ++i) {
+      const ValueInfo &a = measured.values[i], &b = quantised.values[i];
+      EXPECT_EQ(a.site, b.site);
+      EXPECT_EQ(a.site.empty(), !is_emulated(b)) << b.name;
+      EXPECT_FALSE(is_emulated(a)) << a.name;
+      EXPECT_EQ(a.format, b.format) << "what the site is measured for";
+      EXPECT_EQ(a.type, is_emulated(b) ? DType::kBF16 : b.type) << a.name;
+      sites += !a.site.empty();
+    }
+    EXPECT_GT(sites, 1);
+    // The same sites as e4m3 has, so that their calibrations can be compared.
+    const Plan fp8_plan = assign_precision(model, recipe_of({fp8("*")}));
+    std::set<std::string> names, fp8_names;
+    for (const ValueInfo& value : quantised.values) names.insert(value.site);
+    for (const ValueInfo& value : fp8_plan.values) fp8_names.insert(value.site);
+    EXPECT_EQ(names, fp8_names);
+  }
+}
+
+TEST(Precision, RefusesTwoFormatsForOneSite) {
+  EXPECT_CONTAINS(
+      error_text([&] {
+        assign_precision(shared_value(), recipe_of({rule("second.a", NumberFormat::kInt8),
+                                                    rule("second.b", NumberFormat::kE5M2)}));
+      }),
+      "recipe test: calibration site first.y would be int8 for one linear and e5m2 for another");
+}
+
+TEST(Precision, RefusesRulesThatMatchNoLinear) {
+  Recipe recipe = recipe_of({fp8("*"), fp8("s.upp"), fp8("s.glu")});
+  assign_precision(mlp(), recipe);  // made in code: for several models
+  recipe.must_match = true;
+  EXPECT_CONTAINS(error_text([&] { assign_precision(mlp(), recipe); }),
+                  "recipe test: rule 1: 's.upp' matches no linear of mlp; nearest: 's.up'");
+  recipe.rules[1].match = "s.u?";
+  EXPECT_CONTAINS(error_text([&] { assign_precision(mlp(), recipe); }),
+                  "rule 2: 's.glu' matches no linear of mlp");
+  recipe.rules[2].is_optional = true;
+  assign_precision(mlp(), recipe);
+}
+
+TEST(Precision, RefusesTwoFormatsForOneWeight) {
+  PlanBuilder b("twice");
+  const Value x = b.input("x", {3, 8}, DType::kF32);
+  b.stage("s", When::kInfer, 1, [&] {
+    b.linear("a", x, "w", 8);
+    b.linear("b", x, "w", 8);
+  });
+  const Plan plan = std::move(b).finish();
+  const RecipeRule nvfp4{.match = "s.a", .weight = NumberFormat::kNvFp4};
+  const RecipeRule mxfp4{.match = "s.b", .weight = NumberFormat::kMxFp4};
+  EXPECT_CONTAINS(error_text([&] {
+                    assign_precision(plan, recipe_of({nvfp4, mxfp4}));
+                  }),
+                  "recipe test: weight w.weight would be nvfp4 for s.a and mxfp4 for s.b");
 }
 
 class PrecisionOfModels : public testing::TestWithParam<bool> {};

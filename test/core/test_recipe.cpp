@@ -93,6 +93,45 @@ TEST(Recipe, IsReadFromAFile) {
   EXPECT_EQ(recipe.rules[1].weight_scale, WeightScale::kNone);
 }
 
+TEST(Recipe, NamesNumberFormats) {
+  const Recipe recipe = Recipe::parse(R"({
+    "format": "flashrt_recipe", "version": 1, "name": "formats", "values": "f32",
+    "rules": [
+      {"match": "a", "weight": "int8", "activation": "int8", "weight_scale": "channel",
+       "weight_range": "mse"},
+      {"match": "b", "weight": "e5m2", "activation": "nvfp4", "weight_scale": "tensor",
+       "weight_range": "percentile", "weight_fraction": 0.999},
+      {"match": "c", "weight": "nvfp4", "activation": "bf16", "weight_range": "entropy"},
+      {"match": "d", "weight": "mxfp4", "activation": "mxfp4", "optional": true}
+    ]})",
+                                      "r.json");
+  EXPECT_TRUE(recipe.must_match);
+  const RecipeRule &a = recipe.rules[0], &b = recipe.rules[1], &c = recipe.rules[2],
+                   &d = recipe.rules[3];
+  EXPECT_EQ(a.weight, NumberFormat::kInt8);
+  EXPECT_EQ(a.activation, NumberFormat::kInt8);
+  EXPECT_EQ(a.weight.type, DType::kF32) << "emulated";
+  EXPECT_EQ(a.weight_scale, WeightScale::kChannel);
+  EXPECT_EQ(a.weight_range, (WeightRange{RangeEstimator::kMse, 1}));
+  EXPECT_FALSE(a.is_optional);
+  EXPECT_EQ(b.weight, NumberFormat::kE5M2);
+  EXPECT_EQ(b.activation, NumberFormat::kNvFp4);
+  EXPECT_EQ(b.weight_range, (WeightRange{RangeEstimator::kPercentile, 0.999}));
+  EXPECT_EQ(c.weight, NumberFormat::kNvFp4);
+  EXPECT_EQ(c.activation, DType::kBF16);
+  EXPECT_EQ(c.weight_scale, WeightScale::kNone);
+  EXPECT_EQ(c.weight_range.estimator, RangeEstimator::kEntropy);
+  EXPECT_EQ(d.weight, NumberFormat::kMxFp4);
+  EXPECT_TRUE(d.is_optional);
+}
+
+TEST(Recipe, E4M3IsATypeAndAFormat) {
+  EXPECT_EQ(Precision(DType::kE4M3), Precision(NumberFormat::kE4M3));
+  EXPECT_FALSE(Precision(DType::kE4M3).is_emulated());
+  EXPECT_TRUE(Precision(NumberFormat::kE5M2).is_emulated());
+  EXPECT_FALSE(Precision(DType::kBF16).is_emulated());
+}
+
 TEST(Recipe, NamesWhatIsWrong) {
   const auto refusal = [](const std::string& rest) {
     return error_text([&] { Recipe::parse(R"({"format":"flashrt_recipe",)" + rest, "r.json"); });
@@ -103,14 +142,36 @@ TEST(Recipe, NamesWhatIsWrong) {
                   "values is \"e4m3\", expected one of f32, bf16");
   EXPECT_CONTAINS(refusal(R"("version":1,"name":"n","values":"f32"})"), "rules missing");
   EXPECT_CONTAINS(refusal(head + R"(],"rule":[]})"), "rule is unknown; nearest: 'rules'");
-  EXPECT_CONTAINS(refusal(head + R"({"match":"*","weight":"fp8","activation":"f32"}]})"),
-                  "r.json: rule 0: weight is \"fp8\", expected one of f32, bf16, f16, e4m3");
+  EXPECT_CONTAINS(
+      refusal(head + R"({"match":"*","weight":"fp8","activation":"f32"}]})"),
+      "r.json: rule 0: weight is \"fp8\", expected one of f32, bf16, f16, e4m3, e5m2, int8, "
+      "nvfp4, mxfp4");
   EXPECT_CONTAINS(refusal(head + R"({"match":"*","weight":"e4m3","activation":"e4m3"}]})"),
                   "rule 0: weight_scale missing, expected tensor or channel for weights in e4m3");
   EXPECT_CONTAINS(
       refusal(head +
               R"({"match":"*","weight":"bf16","activation":"bf16","weight_scale":"tensor"}]})"),
       "weight_scale is \"tensor\", expected none for weights in bf16");
+  const auto rule = [&](const std::string& rest) {
+    return refusal(head + R"({"match":"*",)" + rest + "}]}");
+  };
+  EXPECT_CONTAINS(rule(R"("weight":"int8","activation":"int8")"),
+                  "weight_scale missing, expected tensor or channel for weights in int8");
+  EXPECT_CONTAINS(rule(R"("weight":"nvfp4","activation":"f32","weight_scale":"channel")"),
+                  "weight_scale is \"channel\", expected none for weights in nvfp4");
+  const std::string int8 = R"("weight":"int8","activation":"f32","weight_scale":"tensor",)";
+  EXPECT_CONTAINS(rule(int8 + R"("weight_range":"max")"),
+                  "weight_range is \"max\", expected one of min_max, percentile, entropy, mse");
+  EXPECT_CONTAINS(rule(int8 + R"("weight_range":"percentile")"),
+                  "weight_fraction missing, expected a number such as 0.999");
+  EXPECT_CONTAINS(rule(int8 + R"("weight_range":"mse","weight_fraction":0.9)"),
+                  "expected none without weight_range percentile");
+  EXPECT_CONTAINS(rule(int8 + R"("weight_range":"percentile","weight_fraction":0)"),
+                  "expected a number above 0");
+  EXPECT_CONTAINS(rule(R"("weight":"mxfp4","activation":"f32","weight_range":"mse")"),
+                  "weight_range is \"mse\", expected none for weights in mxfp4");
+  EXPECT_CONTAINS(rule(R"("weight":"bf16","activation":"f32","weight_range":"mse")"),
+                  "weight_range is \"mse\", expected none for weights in bf16");
   EXPECT_CONTAINS(refusal(head + R"({"match":"","weight":"f32","activation":"f32"}]})"),
                   "rule 0: match is \"\"");
   EXPECT_CONTAINS(

@@ -28,6 +28,7 @@ size_t CpuWeights::bytes_for(const Plan& plan) {
   size_t numbers = 0;
   for (const WeightInfo& info : plan.weights) {
     numbers += static_cast<size_t>(info.shape.elements());
+    if (is_emulated(info)) continue;  // real values
     if (info.scale == WeightScale::kTensor) numbers += 1;
     if (info.scale == WeightScale::kChannel) numbers += static_cast<size_t>(info.shape.rows());
   }
@@ -69,9 +70,9 @@ const Weight& CpuWeights::get(const WeightInfo& info) const {
   FLASHRT_CHECK(found != held_.end(), "weight ", info.name,
                 " was not uploaded: these weights are of another plan");
   const Held& held = *found->second;
-  FLASHRT_CHECK(held.info.type == info.type && held.info.scale == info.scale, "weight ", info.name,
-                " is held as ", held.info.type, " with ", describe(held.info.scale),
-                ", the plan reads ", info.type, " with ", describe(info.scale));
+  FLASHRT_CHECK(held.info == info, "weight ", info.name, " is held as ", type_name(held.info),
+                " with ", describe(held.info.scale), ", the plan reads ", type_name(info), " with ",
+                describe(info.scale));
   return held.weight;
 }
 

@@ -8,6 +8,7 @@
 #include "backends/cuda/cuda_program.hpp"
 #include "backends/module.hpp"
 #include "base/host_memory.hpp"
+#include "plan/checks.hpp"
 
 namespace flashrt::cuda {
 namespace {
@@ -35,9 +36,14 @@ class CudaBackend : public Backend {
     return report;
   }
 
+  void check_plan(const Plan& plan) const override {
+    check_not_emulated(plan, "the CUDA backend does not run it, the CPU backend emulates it");
+  }
+
   size_t weight_bytes(const Plan& plan) const override { return CudaWeights::bytes_for(plan); }
 
   std::shared_ptr<const DeviceWeights> upload(const Plan& plan, const Weights& weights) override {
+    check_plan(plan);
     use_device();
     return std::make_shared<CudaWeights>(
         plan, [&](std::string_view name) { return weights.load(name); },
@@ -63,6 +69,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<Program> compile(Plan plan, std::shared_ptr<const DeviceWeights> weights,
                                    const Calibration& calibration,
                                    const CompileOptions& options) override {
+    check_plan(plan);
     use_device();
     auto cuda_weights = std::dynamic_pointer_cast<const CudaWeights>(weights);
     FLASHRT_CHECK(cuda_weights, "compile: the weights were uploaded by another backend");

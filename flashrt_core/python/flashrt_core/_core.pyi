@@ -412,8 +412,9 @@ class Engine:
     @property
     def weights_digest(self) -> str: ...
     def plan_text(self) -> str: ...
-    def plan_stats(self) -> dict[str, int]:
-        """calls, quantize_calls, arena_bytes (planned), unplanned_bytes (no memory reused), weight_bytes."""
+    def plan_stats(self) -> dict[str, int | float]:
+        """calls, quantize_calls, arena_bytes (planned), unplanned_bytes (no memory reused), stored_weight_bytes
+        (in the types and formats of the recipe), weight_bytes (as the backend holds them)."""
 
 def pack_weights(
     checkpoint: str | PathLike[str],
@@ -440,5 +441,21 @@ def describe_plan(
 ) -> dict[str, str | int]:
     """The plan of a configuration without its weights.
 
-    Keys: text, calls, quantize_calls, arena_bytes, unplanned_bytes.
+    Keys: text, calls, quantize_calls, arena_bytes, unplanned_bytes, stored_weight_bytes.
     """
+
+NUMBER_FORMATS: tuple[str, ...]
+
+def format_info(format: str) -> dict[str, float | int | bool]:
+    """What is known of a number format.
+
+    bits: of one number, with its part of a block's scale; block: numbers of a row that share one (1: none);
+    largest: the largest magnitude with a scale of 1 (0: the format has no scale of a tensor);
+    emulated: only the CPU backend runs it.
+    """
+
+def format_scale(format: str, amax: float) -> float:
+    """The scale that maps this magnitude to the largest code."""
+
+def round_to_format(format: str, values: NDArray[np.float32], scale: float = 1.0) -> NDArray[np.float32]:
+    """What the format holds of the values; blocks are counted along the last axis."""
