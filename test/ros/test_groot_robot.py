@@ -4,14 +4,16 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import typer
 from PIL import Image
 from rich.console import Console
+from safetensors.numpy import load_file, save_file
 from tiny_checkpoint import write_params
 from typer.testing import CliRunner
 
@@ -22,6 +24,7 @@ from flashrt_core.types import ActionChunk, Observation
 from flashrt_ros import check, show_input
 from flashrt_ros.bag import Bag
 from flashrt_ros.bag_inputs import observations
+from flashrt_ros.check_inputs import check_joint_names
 from flashrt_ros.conversions import JointSample
 from flashrt_ros.demo import LARGEST_DIFFERENCE, MODELS, find_data, read_pictures
 from flashrt_ros.groot_demo_checkpoint import COLUMNS, EMBODIMENT, VIEWS, write_groot_demo_checkpoint
@@ -144,6 +147,37 @@ def test_joints_in_another_order_than_the_state_have_to_be_named(checkpoint):
     check_fit(policy_without_weights(given), given)
 
 
+@pytest.mark.parametrize('is_right', [True, False], ids=['as named', 'in another order'])
+def test_commands_are_compared_with_the_joints_that_they_are_for(checkpoint, tmp_path, is_right):
+    """Each chunk says where the robot stands; in another order of joints that is far from where it stands."""
+    edit(checkpoint, right_arm_first)
+    order = [*range(7, 14), *range(7)]
+    named = [JOINTS[column] for column in order]
+    values = groot_values(checkpoint, actions__joints=named, safety__first_command='refuse')
+    # Limits are in the order of the commanded joints.
+    for name in ('lower', 'upper', 'max_velocity'):
+        values[f'joints.{name}'] = [values[f'joints.{name}'][column] for column in order]
+    params = write_params(tmp_path / 'params.yaml', values)
+
+    def load(given: Parameters) -> FlashPolicy:
+        policy = policy_without_weights(given)
+        columns = order if is_right else np.roll(order, 1)
+        policy.infer = lambda observation, *, prefix=None: _standing(policy, observation, columns)
+        policy.warm_up = lambda: None
+        return policy
+
+    replay_offline(DATA.bag, params, tmp_path / 'out', Console(quiet=True), load=load)
+    saved = load_file(tmp_path / 'out' / 'chunks.safetensors')
+    assert saved['actions'].shape[2] == 14
+    if not is_right:
+        assert not saved['commands'].size
+        return
+    assert len(saved['commands']) > 100
+    # As far from the chunks as the robot goes until the next one.
+    near = np.abs(saved['commands'][:, np.newaxis] - saved['actions'][:, 0]).max(axis=2).min(axis=1)
+    assert near.max() < 0.1
+
+
 def test_a_relative_action_that_is_given_to_another_joint_is_refused(checkpoint):
     """Its left arm would be told to go where the right one is."""
     edit(checkpoint, right_arm_first)
@@ -251,9 +285,17 @@ def test_offline_replay_gives_the_policy_what_the_recording_showed_before(checkp
 
     def load(given: Parameters):
         policy = policy_without_weights(given)
-        policy.infer = lambda observation, *, prefix=None: _standing(policy, observation, seen)
+        policy.infer = lambda observation, *, prefix=None: watched(policy, observation)
         policy.warm_up = lambda: None
         return policy
+
+    def watched(policy: FlashPolicy, observation: Observation) -> ActionChunk:
+        seen.append(observation)
+        if len(seen) < 3:  # it takes long to scale so many pictures
+            given = policy.model_input(observation, noise=np.zeros(policy.spec.noise_shape, np.float32))
+            assert given.model_state.shape == (3, 32)
+            assert len(given.images) == 6
+        return _standing(policy, observation, range(14))
 
     replay_offline(DATA.bag, params, tmp_path / 'out', Console(quiet=True), load=load)
     replayed = [o for o in seen if not o.is_trial]
@@ -279,14 +321,9 @@ def test_offline_replay_gives_the_policy_what_the_recording_showed_before(checkp
     assert np.median(gaps) < 0.3 * np.median(moves)
 
 
-def _standing(policy: FlashPolicy, observation: Observation, seen: list[Observation]) -> ActionChunk:
-    """A chunk that stays where the robot is, from what the policy would give to its engine."""
-    seen.append(observation)
-    if len(seen) < 3:  # it takes long to scale so many pictures
-        given = policy.model_input(observation, noise=np.zeros(policy.spec.noise_shape, np.float32))
-        assert given.model_state.shape == (3, 32)
-        assert len(given.images) == 6
-    actions = np.tile(observation.state, (policy.spec.horizon, 1))
+def _standing(policy: FlashPolicy, observation: Observation, columns: Sequence[int]) -> ActionChunk:
+    """A chunk that stays where the robot is; columns: of the state, for those of the actions."""
+    actions = np.tile(observation.state[list(columns)], (policy.spec.horizon, 1))
     model = np.zeros(policy.spec.noise_shape, np.float32)
     times = {'preprocess': 0.0, 'engine': 0.0, 'postprocess': 0.0}
     return ActionChunk(actions, model, observation.stamps_ns, observation.prompt_id, 0, times)
@@ -304,8 +341,6 @@ def test_another_embodiment_is_refused_with_those_that_there_are(tiny):
 
 
 def test_an_embodiment_that_was_never_trained_is_refused_unless_allowed(checkpoint):
-    from safetensors.numpy import load_file, save_file
-
     tensors = load_file(checkpoint / 'model.safetensors')
     weight = tensors['action_head.action_encoder.W1.W']
     weight[:] = np.random.default_rng(0).normal(0, 0.02, weight.shape)
@@ -346,6 +381,23 @@ def test_check_passes_and_says_which_joint_is_which(lines, tiny):
     assert '262 pieces' in said['tokenizer']
     assert 'of 160 tokens' in said['token budget']
     assert 'a tiny GR00T model ran on it' in said['device']
+
+
+def test_check_says_which_joint_an_action_moves(lines, checkpoint):
+    edit(checkpoint, right_arm_first)
+    found = lines(checkpoint, actions__joints=[*JOINTS[7:], *JOINTS[:7]])
+    said = dict(text.split(': ', 1) for level, text in found if level == 'OK')
+    assert said['joints'].startswith(f'left_arm[0] is {JOINTS[0]}, ')
+    assert said['commanded joints'].startswith(f'right_arm[0] moves {JOINTS[7]}, ')
+
+
+def test_check_misses_a_joint_that_is_commanded_and_not_measured(checkpoint):
+    edit(checkpoint, lambda robot: robot['state']['modality_keys'].pop())
+    given = parameters(checkpoint, joints__names=JOINTS[:-1], **commanding(JOINTS))
+    message = SimpleNamespace(name=JOINTS[:-1], position=[0.1] * 13)
+    [finding] = check_joint_names([SimpleNamespace(recent=[message])], given)
+    assert finding.level == 'FAIL'
+    assert f'no value of {JOINTS[-1]}; names that came' in finding.text
 
 
 def fewer_joints(checkpoint: Path) -> None:

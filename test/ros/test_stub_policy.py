@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fake_policy import VELOCITY, parameters
+from fake_policy import ARM, NODE, VELOCITY, groot_values, parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +14,7 @@ from flashrt_core.errors import Error
 from flashrt_core.rtc import prefix_weights
 from flashrt_core.types import ActionPrefix, CameraFrame, Observation
 from flashrt_ros.load import check_fit, prepare
+from flashrt_ros.parameters import read_parameters
 from flashrt_ros.stub_policy import StubPolicy, StubSettings
 
 SETTINGS = StubSettings(horizon=12, latency_ms=50, jitter_ms=10)
@@ -220,3 +221,6 @@ def test_robots_that_it_cannot_move_are_refused():
     limited = {'joints__limits': 'robot_description', 'joints__lower': [], 'joints__upper': []}
     with pytest.raises(Error, match=r'joints\.limits: parameters'):
         make(**limited, joints__max_velocity=[])
+    other = read_parameters(groot_values(actions__joints=['gripper', *ARM]), NODE)[0]
+    with pytest.raises(Error, match=r'actions\.joints is given'):
+        StubPolicy(other, SETTINGS)
