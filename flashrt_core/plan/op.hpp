@@ -254,8 +254,8 @@ struct EulerStep {
   }
 };
 
-// y = x in another type. Only the precision pass adds it, and only where the producer cannot write
-// the type itself.
+// y = x in another type, or rounded to the number format of y, blocks counted from the start of
+// each row. Only the precision pass adds it, and only where the producer cannot write that itself.
 struct Quantize {
   Value x;  // [T, D]
   Value y;  // [T, D]
