@@ -286,14 +286,14 @@ class FlashPolicy:
 
     def _checked_past(self, observation: Observation) -> list[NDArray[np.float64]]:
         """States of the moments that the policy looks back on, oldest first."""
-        wanted, given = self.spec.past_states, observation.past_states
-        count = 0 if given is None else len(given)
-        if count != len(wanted):
+        wanted = self.spec.past_states
+        given = () if observation.past_states is None else observation.past_states
+        if len(given) != len(wanted):
+            when = f', those of {", ".join(map(str, wanted))} rows ago' if wanted else ''
             raise Error(
-                f'infer: the observation holds {count} states of the past, needed {len(wanted)}'
-                + (f', those of {", ".join(map(str, wanted))} rows ago' if wanted else '')
+                f'infer: the observation holds {len(given)} states of the past, needed {len(wanted)}{when}'
             )
-        return [self._checked_state(row) for row in ([] if given is None else given)]
+        return [self._checked_state(row) for row in given]
 
     def _check_range(self, normalised: NDArray, is_trial: bool) -> tuple[OutOfRange, ...]:
         """Reports columns beyond the training data; refuses beyond the limit of the settings."""

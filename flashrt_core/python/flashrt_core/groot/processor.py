@@ -120,10 +120,10 @@ def _picture_sizes(given: Fields) -> tuple[int, float]:
 
 
 def _side(given: Fields, name: str) -> int:
-    height, width = (given.integers(name, 1, _MOST_PIXELS) + [0, 0])[:2]
-    if len(given.integers(name)) != 2 or height != width:
-        raise Error(f'{given.place}: {name} is {given.value(name)}, needed two equal sides')
-    return height
+    sides = given.integers(name, 1, _MOST_PIXELS)
+    if len(sides) != 2 or sides[0] != sides[1]:
+        raise Error(f'{given.place}: {name} is {sides}, needed two equal sides')
+    return sides[0]
 
 
 def _modality(fields: Fields) -> Modality:
