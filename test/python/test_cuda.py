@@ -11,6 +11,7 @@ from flashrt_core.errors import Error
 from flashrt_core.golden import RunOptions, check_folder
 
 GOLDEN = Path(__file__).parents[1] / 'golden'
+RECIPES = Path(__file__).parents[2] / 'config/recipes'
 
 
 def test_a_backend_that_cannot_run_here_says_why(no_gpu):
@@ -24,6 +25,14 @@ def test_a_backend_that_cannot_run_here_says_why(no_gpu):
 def test_a_device_that_does_not_exist_is_refused():
     with pytest.raises(Error, match='device 1000 does not exist'):
         Engine(GOLDEN / 'pi05_tiny', cameras=2, backend='cuda', device=1000)
+
+
+@pytest.mark.gpu
+def test_a_number_format_that_it_does_not_run_is_refused():
+    recipe = str(RECIPES / 'int8_weights.json')
+    why = 'the CUDA backend does not run it, the CPU backend emulates it'
+    with pytest.raises(Error, match=rf'recipe int8_weights: call \S+ reads its weight in int8; {why}'):
+        Engine(GOLDEN / 'pi05_tiny', cameras=2, backend='cuda', recipe=recipe)
 
 
 @pytest.mark.gpu
