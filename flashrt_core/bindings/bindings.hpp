@@ -17,6 +17,7 @@ namespace flashrt {
 void bind_errors(pybind11::module_& module);
 void bind_model_config(pybind11::module_& module);
 void bind_calibration(pybind11::module_& module);
+void bind_equalisation(pybind11::module_& module);
 void bind_frame(pybind11::module_& module);
 void bind_engine(pybind11::module_& module);
 void bind_measure(pybind11::module_& module);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-#include "runtime/engine.hpp"
-
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
@@ -15,6 +13,7 @@
 #include "models/inputs.hpp"
 #include "plan/print.hpp"
 #include "runtime/compare.hpp"
+#include "runtime/engine.hpp"
 #include "runtime/measure.hpp"
 #include "runtime/packed.hpp"
 
@@ -169,7 +168,8 @@ void bind_engine(py::module_& module) {
                       const std::optional<std::filesystem::path>& calibration, bool float_images,
                       int64_t max_image_bytes, std::vector<FrameOptions> frame_options, bool guided,
                       const Sizes& sizes, std::vector<int> markup_rows, int state_rows,
-                      bool keep_values, bool float_activations, const std::string& backend,
+                      bool keep_values, bool float_activations, const Equalisation* equalisation,
+                      const std::string& backend,
                       int threads, int device, const std::optional<std::filesystem::path>& tuning,
                       bool fast_accumulation, bool dependent_launch, bool specialised_kernels,
                       std::optional<uint64_t> random_seed, double random_outliers,
@@ -192,6 +192,7 @@ void bind_engine(py::module_& module) {
                  .recipe = recipe,
                  .calibration = calibration.value_or(std::filesystem::path()),
                  .float_activations = float_activations,
+                 .equalisation = equalisation ? *equalisation : Equalisation(),
                  .program = program_options(cameras, prompt_capacity, steps, horizon,
                                             std::move(times), float_images, max_image_bytes,
                                             std::move(frame_options), guided, sizes,
@@ -203,7 +204,7 @@ void bind_engine(py::module_& module) {
           py::arg("float_images") = false, py::arg("max_image_bytes") = 0,
           py::arg("frame_options") = std::vector<FrameOptions>(), py::arg("guided") = false,
           py::arg("image_sizes") = Sizes(), py::arg("markup_rows") = std::vector<int>(),
-          py::arg("state_rows") = 1, py::arg("keep_values") = false, py::arg("float_activations") = false,
+          py::arg("state_rows") = 1, py::arg("keep_values") = false, py::arg("float_activations") = false, py::arg("equalisation") = py::none(),
           py::arg("backend") = "cpu", py::arg("threads") = 0, py::arg("device") = 0,
           py::arg("tuning") = py::none(), py::arg("fast_accumulation") = true,
           py::arg("dependent_launch") = true, py::arg("specialised_kernels") = true,
@@ -281,6 +282,21 @@ void bind_engine(py::module_& module) {
           py::arg("noise").noconvert(), py::arg("state").noconvert() = py::none(),
           "Adds this inference to the calibration.")
       .def(
+          "observe_channels",
+          [](Engine& engine, ChannelMaxima& maxima, const Images& images,
+             const Array<int32_t>& tokens, const Array<float>& noise,
+             const std::optional<Array<float>>& state) {
+            const ModelInput input = model_input(engine, images, tokens, noise, state, nullptr);
+            const py::gil_scoped_release release;
+            engine.observe_channels(input, maxima);
+          },
+          py::arg("maxima"), py::arg("images").noconvert(), py::arg("tokens").noconvert(),
+          py::arg("noise").noconvert(), py::arg("state").noconvert() = py::none(),
+          "Adds this inference to what equalisation follows from.")
+      .def("equalise", &Engine::equalise, py::arg("maxima"), py::arg("strength"),
+           py::call_guard<py::gil_scoped_release>(),
+           "Factors from what was observed; reads the weights again.")
+      .def(
           "measure",
           [](Engine& engine, const std::vector<PythonInput>& inputs, int warmup, int runs,
              int operation_runs) {
@@ -340,6 +356,7 @@ void bind_engine(py::module_& module) {
       .def_property_readonly("times",
                              [](const Engine& engine) { return engine.program_options().times; })
       .def_property_readonly("weights_digest", &Engine::weights_digest)
+      .def_property_readonly("equalisation", &Engine::equalisation)
       .def("plan_text", [](const Engine& engine) { return print(engine.plan()); })
       .def("plan_stats", [](const Engine& engine) { return stats_dict(engine.stats()); });
 }

@@ -8,6 +8,7 @@ PYBIND11_MODULE(_core, module) {
   module.doc() = "The core of flashrt_ros: checkpoints, plans, calibration and the engine.";
   flashrt::bind_errors(module);
   flashrt::bind_model_config(module);
+  flashrt::bind_equalisation(module);
   flashrt::bind_calibration(module);
   flashrt::bind_measure(module);
   flashrt::bind_frame(module);

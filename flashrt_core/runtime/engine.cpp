@@ -68,12 +68,17 @@ ModelConfig config_of(const EngineOptions& options) {
   return config;
 }
 
-Plan plan_for(const ModelConfig& config, const PlanOptions& options, const Recipe& recipe) {
+Plan untyped_plan_for(const ModelConfig& config, const PlanOptions& options) {
   PlanOptions plan = options;
   plan.horizon = chosen(options.horizon, config.horizon, "horizon");
   plan.steps = chosen(options.steps, config.steps, "number of denoise steps");
   plan.prompt_capacity = chosen(options.prompt_capacity, config.prompt_capacity, "prompt capacity");
-  return assign_precision(build_plan(config, plan), recipe);
+  return build_plan(config, plan);
+}
+
+Plan plan_for(const ModelConfig& config, const PlanOptions& options, const Recipe& recipe,
+              const Equalisation& equalisation) {
+  return assign_precision(equalised(untyped_plan_for(config, options), equalisation), recipe);
 }
 
 PlanStats stats_of(const Plan& plan, const Backend& backend) {
@@ -89,36 +94,48 @@ PlanStats stats_of(const Plan& plan, const Backend& backend) {
 
 // What programs share.
 struct Engine::Model {
+  EngineOptions options;  // to read the weights again
   ModelConfig config;
   Recipe recipe;
   std::unique_ptr<Backend> backend;
   std::string weights_digest, plan_digest;
   Calibration calibration;
+  Equalisation equalisation;
   std::shared_ptr<const DeviceWeights> weights;
 };
 
 Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>()) {
+  model_->options = options;
   model_->backend = make_backend(options.backend, options.backend_options);
   model_->recipe = Recipe::named(options.recipe);
   model_->recipe.float_activations = options.float_activations;
   model_->config = config_of(options);
-  const Plan plan = plan_for(model_->config, options.program.plan, model_->recipe);
-  model_->backend->check_plan(plan);
-  model_->plan_digest = plan_digest(plan);
-  const Weights weights = weights_of(options, model_->config, model_->plan_digest);
+  const Plan untyped = untyped_plan_for(model_->config, options.program.plan);
+  model_->plan_digest = plan_digest(untyped);  // what calibrations and packed weights are for
+  model_->backend->check_plan(assign_precision(untyped, model_->recipe));
+  Weights weights = weights_of(options, model_->config, model_->plan_digest);
   model_->weights_digest = weights.digest();
+  model_->equalisation = options.equalisation;
+  if (!options.calibration.empty()) {
+    FLASHRT_CHECK(options.equalisation.empty(), "factors of an equalisation were given beside ",
+                  "calibration ", options.calibration.string(), ", which has its own or none");
+    model_->calibration = Calibration::load(options.calibration);
+    model_->calibration.check_fits(options.calibration.string(), model_->weights_digest,
+                                   model_->plan_digest);
+  }
+  FLASHRT_CHECK(model_->equalisation.empty() || options.packed.empty(), "the weights in ",
+                options.packed.string(),
+                " were packed without equalisation, which the calibration asks for; use the "
+                "checkpoint itself, or calibrate without equalisation");
+  const Plan plan = assign_precision(equalised(untyped, model_->equalisation), model_->recipe);
   for (const ValueInfo& value : plan.values) {
     FLASHRT_CHECK(!has_scale(held_format(value)) || !options.calibration.empty(), "recipe ",
                   model_->recipe.name, " quantises ", value.name,
                   ", but no calibration was given; `flashrt calibrate` makes one");
   }
-  if (!options.calibration.empty()) {
-    model_->calibration = Calibration::load(options.calibration);
-    model_->calibration.check_fits(options.calibration.string(), model_->weights_digest,
-                                   model_->plan_digest);
-  }
   check_free_memory(*model_->backend, plan, options.program.keep_values);
-  model_->weights = model_->backend->upload(plan, weights);
+  model_->weights =
+      model_->backend->upload(plan, equalised(std::move(weights), untyped, model_->equalisation));
   *this = Engine(model_, options.program);
 }
 
@@ -144,8 +161,9 @@ Engine::Engine(std::shared_ptr<Model> model, const ProgramOptions& options)
                 plan.max_image_bytes > 0 ? "" : ": images come resized");
   described_.resize(cameras);
 
-  program_ = model_->backend->compile(plan_for(config, plan, model_->recipe), model_->weights,
-                                      model_->calibration, {.keep_values = options_.keep_values});
+  program_ = model_->backend->compile(plan_for(config, plan, model_->recipe, model_->equalisation),
+                                      model_->weights, model_->calibration,
+                                      {.keep_values = options_.keep_values});
   zeros_.resize(static_cast<size_t>(plan.horizon) * std::max(config.action_dim, plan.steps));
   for (const InputData& input : load_inputs(config, plan, options_.times))
     program_->write(input.name, input.data);
@@ -161,6 +179,7 @@ Engine Engine::recompile(const ProgramOptions& options) const { return Engine(mo
 const ModelConfig& Engine::config() const { return model_->config; }
 const ProgramOptions& Engine::program_options() const { return options_; }
 const std::string& Engine::weights_digest() const { return model_->weights_digest; }
+const Equalisation& Engine::equalisation() const { return model_->equalisation; }
 const Plan& Engine::plan() const { return program_->plan(); }
 
 PlanStats Engine::stats() const {
@@ -402,6 +421,35 @@ void Engine::observe(const ModelInput& input, Calibration& calibration) {
   };
   for (const When when : {When::kLoad, When::kPrompt, When::kInfer})
     program_->run_observed(when, record);
+}
+
+void Engine::observe_channels(const ModelInput& input, ChannelMaxima& maxima) {
+  const Exclusive exclusive(*running_);
+  FLASHRT_CHECK(model_->recipe.float_activations && model_->equalisation.empty(),
+                "observing channels needs an engine that holds quantised activations in float "
+                "(float_activations) and is not equalised");
+  const Plan& plan = program_->plan();
+  if (!norms_) norms_ = quantised_norms(untyped_plan_for(model_->config, options_.plan), plan);
+  load(input);
+  const int prompt_length = prompt_length_;
+  maxima.begin_observation(model_->weights_digest, model_->plan_digest);
+  std::vector<float> data;
+  const auto record = [&](int call, int) {
+    const auto norm = norms_->find(plan.calls[call].name);
+    if (norm == norms_->end()) return;
+    const ValueInfo& info = plan[std::get<AddNorm>(plan.calls[call].op).y];
+    data.resize(static_cast<size_t>(valid_rows(info, prompt_length) * info.shape.width()));
+    program_->read_float(info.name, data);
+    maxima.observe(norm->second, info.shape.width(), data);
+  };
+  for (const When when : {When::kLoad, When::kPrompt, When::kInfer})
+    program_->run_observed(when, record);
+}
+
+Equalisation Engine::equalise(const ChannelMaxima& maxima, double strength) const {
+  const Weights weights = unpacked_weights(model_->options, model_->config);
+  return flashrt::equalise(untyped_plan_for(model_->config, options_.plan), weights, maxima,
+                           strength);
 }
 
 }  // namespace flashrt

@@ -21,6 +21,7 @@
 #include "checkpoint/model_config.hpp"
 #include "models/models.hpp"
 #include "quant/calibration.hpp"
+#include "quant/equalisation.hpp"
 #include "quant/recipe.hpp"
 
 namespace flashrt {
@@ -49,6 +50,7 @@ struct EngineOptions {
   std::string recipe = "f32";
   std::filesystem::path calibration;  // needed by recipes whose activations have a scale
   bool float_activations = false;     // hold quantised activations in float: to calibrate
+  Equalisation equalisation;          // to calibrate: of a calibration to come
   ProgramOptions program;
 };
 
@@ -103,6 +105,7 @@ class Engine {
   const ModelConfig& config() const;
   const ProgramOptions& program_options() const;
   const std::string& weights_digest() const;
+  const Equalisation& equalisation() const;
   const Plan& plan() const;
   PlanStats stats() const;
   DeviceReport device() const;
@@ -127,6 +130,10 @@ class Engine {
   // Adds the values of this inference to the sites of the calibration; the engine has
   // float_activations.
   void observe(const ModelInput& input, Calibration& calibration);
+  // The same for what equalisation follows from; the engine is not equalised.
+  void observe_channels(const ModelInput& input, ChannelMaxima& maxima);
+  // What follows from it for another engine. Reads the weights again, unpacked.
+  Equalisation equalise(const ChannelMaxima& maxima, double strength) const;
 
  private:
   struct Model;
@@ -140,7 +147,9 @@ class Engine {
   std::unique_ptr<Program> program_;
   std::vector<int32_t> tokens_;  // of the prompt that is in the program
   int prompt_length_ = 0;        // its rows
-  std::vector<float> zeros_;     // stands for guidance that is not given
+  // Norms whose channels observe_channels() looks at, and their sites; from its first call on.
+  std::optional<std::map<std::string, std::string>> norms_;
+  std::vector<float> zeros_;  // stands for guidance that is not given
   std::vector<Frame>
       described_;  // per camera: what the program's descriptor describes; without data
   std::unique_ptr<std::atomic_flag> running_ = std::make_unique<std::atomic_flag>();
@@ -152,7 +161,10 @@ ModelConfig config_of(const EngineOptions& options);
 // Without the weights, which a plan alone does not have.
 PlanStats stats_of(const Plan& plan, const Backend& backend);
 
-// The plan of a checkpoint's configuration, its types assigned, without its weights.
-Plan plan_for(const ModelConfig& config, const PlanOptions& options, const Recipe& recipe);
+// The plan of a checkpoint's configuration, without its weights: as the model is built, and with
+// its types assigned.
+Plan untyped_plan_for(const ModelConfig& config, const PlanOptions& options);
+Plan plan_for(const ModelConfig& config, const PlanOptions& options, const Recipe& recipe,
+              const Equalisation& equalisation = {});
 
 }  // namespace flashrt

@@ -113,6 +113,26 @@ class Calibration:
         """How scales followed from what was observed, for people."""
     origin: str
 
+class ChannelMaxima:
+    """Largest magnitude per channel of what norms write, at the sites that a recipe quantises."""
+
+    def __init__(self) -> None: ...
+    @property
+    def sites(self) -> dict[str, list[float]]:
+        """Named after the weight of the first linear that reads the activation."""
+    @property
+    def samples(self) -> int:
+        """Observations it was measured on."""
+
+class Equalisation:
+    """A factor per channel and site: the activation is divided by it, the weights are multiplied."""
+
+    def __init__(self, strength: float, factors: dict[str, list[float]]) -> None: ...
+    @property
+    def strength(self) -> float: ...
+    @property
+    def factors(self) -> dict[str, list[float]]: ...
+
 class Guidance:
     """The previous chunk, for real-time chunking."""
 
@@ -293,6 +313,7 @@ class Engine:
         state_rows: int = 1,  # GR00T: moments whose state the model is given, oldest first
         keep_values: bool = False,  # no memory is reused
         float_activations: bool = False,  # quantised activations are held in float: to calibrate
+        equalisation: Equalisation | None = None,  # to calibrate: of a calibration to come
         backend: str = 'cpu',  # or 'cuda'
         threads: int = 0,  # 0: one per core
         device: int = 0,  # cuda, like the following: index of the GPU
@@ -364,6 +385,23 @@ class Engine:
         state: NDArray[np.float32] | None = None,
     ) -> None:
         """Adds this inference to the calibration. Needs float_activations."""
+    def observe_channels(
+        self,
+        maxima: ChannelMaxima,
+        images: NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame],
+        tokens: NDArray[np.int32],
+        noise: NDArray[np.float32],
+        state: NDArray[np.float32] | None = None,
+    ) -> None:
+        """Adds this inference to what equalisation follows from.
+
+        Needs float_activations, and an engine that is not equalised.
+        """
+    def equalise(self, maxima: ChannelMaxima, strength: float) -> Equalisation:
+        """Factors from what was observed, for another engine; reads the weights again.
+
+        strength: 1 evens out the activations, towards 0 the weights.
+        """
     def measure(
         self,
         inputs: Sequence[tuple[NDArray, NDArray[np.int32], NDArray[np.float32], NDArray[np.float32] | None]],
@@ -411,6 +449,8 @@ class Engine:
     def times(self) -> list[float]: ...
     @property
     def weights_digest(self) -> str: ...
+    @property
+    def equalisation(self) -> Equalisation: ...
     def plan_text(self) -> str: ...
     def plan_stats(self) -> dict[str, int | float]:
         """calls, quantize_calls, arena_bytes (planned), unplanned_bytes (no memory reused), stored_weight_bytes
