@@ -125,6 +125,11 @@ class SimRobot(Node):
         """What keeps simulated time from passing: commands, answer, or nothing."""
         return self._lockstep.waits_for(self._now_ns) if self.settings.pace == LOCKSTEP else ''
 
+    @property
+    def answers(self) -> int:
+        """Chunks that were heard since the reset."""
+        return self._lockstep.answers
+
     def _must_wait(self) -> bool:
         what = self.waiting_for
         if not what:
@@ -257,6 +262,7 @@ class SimRobot(Node):
             'pace': self.settings.pace,
             'clamped': self.robot.clamped,
             'refused': self._refused,
+            'answers': self.answers,
             # Of the inferences in lockstep: one that took less was ready before its delay had passed.
             'shortest_delay_s': f'{min(delays_ns) / 1e9:.2f}' if delays_ns else '',
             'longest_delay_s': f'{max(delays_ns) / 1e9:.2f}' if delays_ns else '',

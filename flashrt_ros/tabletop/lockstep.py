@@ -23,8 +23,10 @@ class Lockstep:
         """Nobody has commanded or answered yet."""
         self._due_ns: dict[str, int] = {}  # controller -> when its next command must be there
         self._is_answering = False
-        self._newest_ns: int | None = None  # observation
-        self._worked_on: tuple[int, int] | None = None  # observation, and when work on it began
+        self._first_ns: int | None = None  # pictures
+        self._newest_ns = 0  # pictures
+        self._begun_ns: int | None = None  # when the inference under way began
+        self.answers = 0  # chunks that were heard
         self.delays_ns: list[int] = []  # from the begin of each inference to its chunk
 
     @property
@@ -42,28 +44,30 @@ class Lockstep:
     def observed(self, now_ns: int) -> None:
         """Pictures were sent."""
         self._newest_ns = now_ns
-        if self._is_answering and self._worked_on is None:
-            self._worked_on = (now_ns, now_ns)
+        if self._first_ns is None:
+            self._first_ns = now_ns
+        if self._is_answering and self._begun_ns is None:
+            self._begun_ns = now_ns
 
     def answered(self, stamp_ns: int, now_ns: int) -> None:
         """stamp_ns: oldest input of the chunk. It may be a little older than the pictures."""
-        if self._newest_ns is None:  # from before the reset
+        if self._first_ns is None or self._is_older(stamp_ns, self._first_ns):  # from before the reset
             return
-        if self._worked_on is not None:
-            observation_ns, begin_ns = self._worked_on
-            if stamp_ns <= observation_ns - self._observation_period_ns:
-                return  # of an observation before
-            self.delays_ns.append(now_ns - begin_ns)
+        if self._begun_ns is not None:
+            self.delays_ns.append(now_ns - self._begun_ns)
         self._is_answering = True
+        self.answers += 1
         # The policy goes on with the newest pictures, unless it has just answered them.
-        is_newer = stamp_ns <= self._newest_ns - self._observation_period_ns
-        self._worked_on = (self._newest_ns, now_ns) if is_newer else None
+        self._begun_ns = now_ns if self._is_older(stamp_ns, self._newest_ns) else None
+
+    def _is_older(self, stamp_ns: int, pictures_ns: int) -> bool:
+        return stamp_ns <= pictures_ns - self._observation_period_ns
 
     def waits_for(self, now_ns: int) -> str:
         """COMMANDS, ANSWER, or nothing: time may pass."""
         if any(now_ns >= due_ns for due_ns in self._due_ns.values()):
             return COMMANDS
-        if self._worked_on is not None and now_ns >= self._worked_on[1] + self._delay_ns:
+        if self._begun_ns is not None and now_ns >= self._begun_ns + self._delay_ns:
             return ANSWER
         return ''
 
@@ -75,5 +79,5 @@ class Lockstep:
             for name in late:
                 del self._due_ns[name]
             return f'no command of {" and ".join(late)}'
-        self._is_answering, self._worked_on = False, None
+        self._is_answering, self._begun_ns = False, None
         return 'no chunk that answers the newest pictures'

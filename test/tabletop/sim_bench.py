@@ -54,6 +54,10 @@ class SimBench:
         except BaseException as failure:  # shown at the end of the test
             self._failure.append(failure)
 
+    @property
+    def is_closed(self) -> bool:
+        return self._is_ending.is_set()
+
     def close(self) -> None:
         self._is_ending.set()
         self._thread.join()

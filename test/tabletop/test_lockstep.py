@@ -97,6 +97,7 @@ def test_with_a_delay_time_passes_and_then_stands_still():
     assert time.waits_for(1500) == ANSWER
     time.answered(1290, 1500)  # pictures of 1300, joints of a little before
     assert time.delays == [200, 200]
+    assert time.lockstep.answers == 3
 
 
 def test_a_chunk_that_comes_early_is_seen_in_the_delays():
@@ -108,16 +109,33 @@ def test_a_chunk_that_comes_early_is_seen_in_the_delays():
     assert time.delays == [50]
 
 
-def test_a_chunk_of_older_pictures_does_not_count():
+def test_a_chunk_of_pictures_that_have_just_been_replaced_is_an_answer():
+    """The newest ones were on their way when the policy began; it goes on with them."""
+    time = InMs(delay=100)
+    time.observed(1000)
+    time.answered(1000, 1000)
+    time.observed(1100)
+    time.observed(1200)
+    time.answered(1100, 1200)  # and the policy, which has not got those of 1200, takes those of 1100 again
+    time.observed(1300)
+    time.answered(1100, 1300)
+    assert time.delays == [100, 100]
+    assert time.waits_for(1390) == ''
+    assert time.waits_for(1400) == ANSWER
+
+
+def test_a_policy_that_falls_silent_is_given_up_until_it_is_heard_again():
     time = InMs()
     time.observed(1000)
     time.answered(1000, 1000)
     time.observed(1100)
-    time.answered(1000, 1100)
     assert time.waits_for(1100) == ANSWER
     assert time.give_up(1100) == 'no chunk that answers the newest pictures'
     time.observed(1200)
     assert time.waits_for(1300) == ''
+    time.answered(1200, 1300)
+    time.observed(1300)
+    assert time.waits_for(1300) == ANSWER
 
 
 def test_what_was_on_its_way_at_a_reset_is_not_waited_for():
@@ -126,4 +144,6 @@ def test_what_was_on_its_way_at_a_reset_is_not_waited_for():
     time.answered(1000, 1000)
     time.lockstep.reset()
     time.answered(1000, 1010)
+    time.observed(1100)
+    time.answered(1000, 1110)
     assert not time.lockstep.is_engaged

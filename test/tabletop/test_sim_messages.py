@@ -2,6 +2,8 @@
 # Copyright 2026 The flashrt_ros authors
 """Commands as the controllers of the simulated robot read them, and its settings with every fault."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Duration, Time
@@ -11,7 +13,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from flashrt_core.errors import Error
 from flashrt_ros.compressed_images import CompressedFrame, decode_compressed
 from flashrt_ros.conversions import raw_frame
-from flashrt_ros.parameter_table import ParameterFaults
+from flashrt_ros.parameter_table import ParameterFaults, keys_of
 from flashrt_ros.raw_images import decode_raw
 from flashrt_ros.sim_messages import compressed_message, raw_message, read_gripper, read_trajectory
 from flashrt_ros.sim_settings import SimSettings, read_settings
@@ -100,3 +102,9 @@ def test_settings_are_read_with_every_fault_at_once():
         assert word in text
     with pytest.raises(ParameterFaults, match='delay_s is for pace: lockstep'):
         read_settings({'delay_s': 0.2}, 'here')
+
+
+def test_every_parameter_is_documented_with_its_default():
+    page = (Path(__file__).parents[2] / 'docs' / 'closed_loop.md').read_text()
+    for _, row, _ in keys_of(SimSettings):
+        assert f'| `{row.name}` | {row.default} |' in page
