@@ -356,6 +356,7 @@ void bind_engine(py::module_& module) {
       .def_property_readonly("times",
                              [](const Engine& engine) { return engine.program_options().times; })
       .def_property_readonly("weights_digest", &Engine::weights_digest)
+      .def_property_readonly("plan_digest", &Engine::plan_digest)
       .def_property_readonly("equalisation", &Engine::equalisation)
       .def("plan_text", [](const Engine& engine) { return print(engine.plan()); })
       .def("plan_stats", [](const Engine& engine) { return stats_dict(engine.stats()); });

@@ -41,7 +41,13 @@ FrameOptions make_options(const std::string& fit, int rotation, float bars) {
 
 void bind_frame(py::module_& module) {
   py::class_<PythonFrame, std::shared_ptr<PythonFrame>>(
-      module, "Frame", "A picture as a camera driver delivers it; its data are not copied.")
+      module, "Frame", py::buffer_protocol(),
+      "A picture as a camera driver delivers it; its data are not copied.")
+      .def_buffer([](const PythonFrame& frame) {
+        const std::span<const std::byte> data = frame.frame.data;
+        return py::buffer_info(reinterpret_cast<const uint8_t*>(data.data()),
+                               static_cast<py::ssize_t>(data.size()));
+      })
       .def(py::init(&make_frame), py::arg("data"), py::arg("encoding"), py::arg("height"),
            py::arg("width"), py::arg("step"));
   py::class_<FrameOptions>(module, "FrameOptions",

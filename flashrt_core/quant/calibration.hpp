@@ -10,8 +10,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "quant/observations.hpp"
 #include "quant/range_estimator.hpp"
 
 namespace flashrt {
@@ -27,36 +29,50 @@ struct CalibrationMethod {
 
 class Calibration {
  public:
-  // Unknown format versions are refused. Whoever uses the scales calls check_fits().
+  Calibration() = default;
+  // What finish() is to turn into scales.
+  explicit Calibration(Observations observed) : observations(std::move(observed)) {}
+
+  // Other versions of the format are refused. Whoever uses the scales calls check_fits().
   static Calibration load(const std::filesystem::path& path);
   void save(const std::filesystem::path& path) const;  // atomically
 
-  // Before the values of an observation: what they are of. Error if others were of something else.
-  void begin_observation(const std::string& weights, const std::string& plan);
   // Step -1: a value outside the repeated stage.
-  void observe(std::string_view site, int step, std::span<const float> values);
-  // Turns what was observed into scales: per site, or per site and step.
+  void observe(std::string_view site, int step, std::span<const float> values,
+               NumberFormat format = NumberFormat::kE4M3) {
+    observations.add(site, step, values, format);
+  }
+  // Turns the observations into scales: per site, or per site and step. May be called again.
   void finish(RangeEstimator estimator, double fraction, bool per_step);
 
   // real = quantised * scale. One value, or one per step. Unknown site: Error naming it and the
   // nearest known ones.
-  const std::vector<float>& scales(std::string_view site) const;
-  void set_scales(std::string site, std::vector<float> scales);
+  const std::vector<float>& scales(std::string_view site) const { return at(site).scales; }
+  // What the scales are for. kNone: set by hand, for whatever has them.
+  NumberFormat format(std::string_view site) const { return at(site).format; }
+  void set_scales(std::string site, std::vector<float> scales,
+                  NumberFormat format = NumberFormat::kNone);
   std::vector<std::string> sites() const;
 
   // Error, with both values, unless it was measured on these weights and this plan. `name` is for
   // the text.
-  void check_fits(std::string_view name, std::string_view weights, std::string_view plan) const;
+  void check_fits(std::string_view name, std::string_view weights, std::string_view plan) const {
+    observations.check_fits(name, weights, plan);
+  }
 
-  std::string weights_digest;  // of the checkpoint
-  std::string plan_digest;     // quant/plan_digest.hpp
-  int samples = 0;             // observations
+  Observations observations;  // of a file: what they were of and how many, without the values
   CalibrationMethod method;
   std::string origin;  // which observations, for people
 
  private:
-  std::map<std::string, std::vector<float>, std::less<>> scales_;
-  std::map<std::string, std::map<int, Histogram>, std::less<>> observed_;
+  struct Site {
+    NumberFormat format = NumberFormat::kNone;
+    std::vector<float> scales;
+  };
+
+  const Site& at(std::string_view site) const;
+
+  std::map<std::string, Site, std::less<>> sites_;
 };
 
 }  // namespace flashrt

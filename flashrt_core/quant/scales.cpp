@@ -15,6 +15,10 @@ std::vector<std::vector<float>> resolve_scales(const Plan& plan, const Calibrati
     FLASHRT_CHECK(!info.site.empty(), "value ", info.name, " is ", type_name(info),
                   " and has no calibration site");
     scales[id] = calibration.scales(info.site);
+    const NumberFormat format = calibration.format(info.site);
+    FLASHRT_CHECK(format == NumberFormat::kNone || format == held_format(info), "calibration site ",
+                  info.site, " has scales for ", format, ", the recipe holds it in ",
+                  held_format(info), "; calibrate with this recipe");
     FLASHRT_CHECK(!scales[id].empty(), "calibration site ", info.site, " has no scale");
     for (const float scale : scales[id]) {
       FLASHRT_CHECK(std::isfinite(scale) && scale > 0, "calibration site ", info.site, ": scale ",

@@ -111,7 +111,8 @@ Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>())
   model_->recipe.float_activations = options.float_activations;
   model_->config = config_of(options);
   const Plan untyped = untyped_plan_for(model_->config, options.program.plan);
-  model_->plan_digest = plan_digest(untyped);  // what calibrations and packed weights are for
+  // What calibrations and packed weights are for.
+  model_->plan_digest = flashrt::plan_digest(untyped);
   model_->backend->check_plan(assign_precision(untyped, model_->recipe));
   Weights weights = weights_of(options, model_->config, model_->plan_digest);
   model_->weights_digest = weights.digest();
@@ -179,6 +180,7 @@ Engine Engine::recompile(const ProgramOptions& options) const { return Engine(mo
 const ModelConfig& Engine::config() const { return model_->config; }
 const ProgramOptions& Engine::program_options() const { return options_; }
 const std::string& Engine::weights_digest() const { return model_->weights_digest; }
+const std::string& Engine::plan_digest() const { return model_->plan_digest; }
 const Equalisation& Engine::equalisation() const { return model_->equalisation; }
 const Plan& Engine::plan() const { return program_->plan(); }
 
@@ -407,7 +409,8 @@ void Engine::observe(const ModelInput& input, Calibration& calibration) {
   const Plan& plan = program_->plan();
   load(input);
   const int prompt_length = prompt_length_;
-  calibration.begin_observation(model_->weights_digest, model_->plan_digest);
+  Observations& observations = calibration.observations;
+  observations.begin(model_->weights_digest, model_->plan_digest);
   std::vector<float> data;
   const auto record = [&](int call, int iteration) {
     const bool repeated = plan.stage_of(call).repeat > 1;
@@ -416,11 +419,12 @@ void Engine::observe(const ModelInput& input, Calibration& calibration) {
       if (info.site.empty()) return;
       data.resize(static_cast<size_t>(valid_rows(info, prompt_length) * info.shape.width()));
       program_->read_float(info.name, data);
-      calibration.observe(info.site, repeated ? iteration : -1, data);
+      observations.add(info.site, repeated ? iteration : -1, data, info.format);
     });
   };
   for (const When when : {When::kLoad, When::kPrompt, When::kInfer})
     program_->run_observed(when, record);
+  observations.end(options_.plan.steps);
 }
 
 void Engine::observe_channels(const ModelInput& input, ChannelMaxima& maxima) {

@@ -105,6 +105,7 @@ class Engine {
   const ModelConfig& config() const;
   const ProgramOptions& program_options() const;
   const std::string& weights_digest() const;
+  const std::string& plan_digest() const;
   const Equalisation& equalisation() const;
   const Plan& plan() const;
   PlanStats stats() const;

@@ -79,23 +79,62 @@ def check_weight_files(checkpoint: str | PathLike[str], config: ModelConfig) -> 
     Keys, of the tensors that the model uses: tensors, elements, bytes; and files.
     """
 
+class Observations:
+    """What the values at calibration sites were, in memory that does not grow with their number."""
+
+    def __init__(self) -> None: ...
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Observations: ...
+    def save(self, path: str | PathLike[str]) -> None:
+        """Atomically. Error after an observation that failed halfway."""
+    def announce(self, name: str, digest: str) -> None:
+        """What the next observation is: a name for people, and a digest over it and all before it."""
+    def check_fits(self, name: str, weights: str, plan: str) -> None: ...
+    @property
+    def bytes(self) -> int:
+        """Of all histograms: one per site and step."""
+    @property
+    def weights_digest(self) -> str: ...
+    @property
+    def plan_digest(self) -> str: ...
+    recipe: str
+    @property
+    def samples(self) -> int:
+        """Observations that are complete."""
+    @property
+    def samples_digest(self) -> str: ...
+    @property
+    def first_samples(self) -> list[str]:
+        """Names of the first three."""
+    @property
+    def last_sample(self) -> str: ...
+    @property
+    def steps(self) -> set[int]:
+        """Numbers of denoise steps."""
+
 class Calibration:
     """Scales by site, measured on observations: real = quantised * scale."""
 
-    def __init__(self) -> None: ...
+    def __init__(self, observations: Observations = ...) -> None:
+        """Begins with a copy of them."""
     @staticmethod
     def load(path: str | PathLike[str]) -> Calibration: ...
     def save(self, path: str | PathLike[str]) -> None: ...
     def finish(
         self,
-        estimator: Literal['min_max', 'percentile'] = 'min_max',
+        estimator: Literal['min_max', 'percentile', 'entropy', 'mse'] = 'min_max',
         fraction: float = 0.9999,
         per_step: bool = False,
     ) -> None:
-        """Turns what was observed into scales.
+        """Turns the observations into scales; may be called again.
 
         fraction: of the values inside the range, for the percentile.
         """
+    @property
+    def observations(self) -> Observations:
+        """Those that finish() uses; of a loaded calibration what they were of, without the values."""
+    def number_format(self, site: str) -> str:
+        """What its scales are for: 'e4m3', 'int8' and the like."""
     def scales(self, site: str) -> list[float]:
         """One scale, or one per denoise step."""
     @property
@@ -449,6 +488,8 @@ class Engine:
     def times(self) -> list[float]: ...
     @property
     def weights_digest(self) -> str: ...
+    @property
+    def plan_digest(self) -> str: ...
     @property
     def equalisation(self) -> Equalisation: ...
     def plan_text(self) -> str: ...

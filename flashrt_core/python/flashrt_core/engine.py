@@ -53,6 +53,7 @@ class Engine(Protocol):
     """One compiled model."""
 
     weights_digest: str
+    plan_digest: str
     horizon: int
     steps: int
 

@@ -4,6 +4,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -16,6 +17,7 @@ from flashrt_core.calibrate import (
     CalibrationSettings,
     Estimator,
     calibrate,
+    calibrate_kept,
     calibrate_policy,
     load_to_calibrate,
 )
@@ -37,8 +39,9 @@ def run(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar='CHECKPOINT|RECORDING',
-            help='Folder with config.json and weights; with --params, a recording of rosbag2.',
+            metavar='CHECKPOINT|RECORDING|OBSERVED',
+            help='Folder with config.json and weights; with --params, a recording of rosbag2; or a file of '
+            '--observed, from which scales are made without the model.',
         ),
     ],
     samples: Annotated[
@@ -63,12 +66,24 @@ def run(
         typer.Option(help='fp8, fp8_f16, fp8_mixed or the path of a recipe file; else fp8, or model.recipe.'),
     ] = None,
     estimator: Annotated[
-        Estimator, typer.Option(help='min_max: the largest value; percentile: cut off outliers.')
+        Estimator,
+        typer.Option(
+            help='The range of a site. min_max: the largest value; percentile: the bound of a fraction of '
+            'the values; entropy: what changes their distribution least; mse: what rounds with the least '
+            'squared error.'
+        ),
     ] = 'min_max',
     fraction: Annotated[
         float | None, typer.Option(help='Of the values inside the range, for percentile; else 0.9999.')
     ] = None,
     per_step: Annotated[bool, typer.Option('--per-step', help='One scale per denoise step.')] = False,
+    observed: Annotated[
+        Path | None,
+        typer.Option(
+            help='Keeps what was observed in this file, from time to time and on Ctrl-C: the same command '
+            'goes on from it.'
+        ),
+    ] = None,
     backend: Annotated[
         str | None, typer.Option(help='cpu or cuda; else cpu, or model.backend. The scales fit both.')
     ] = None,
@@ -88,6 +103,8 @@ def run(
     RECORDING --params P` on what a robot saw: observations are formed as the node forms them.
 
     They should look like what the robot will see, and be others than those the result is judged by.
+
+    `flashrt calibrate OBSERVED -o FILE --estimator E` makes further calibrations of what --observed kept.
     """
     if fraction is not None and estimator != 'percentile':
         raise Error(f'calibrate: --fraction {fraction} is for --estimator percentile')
@@ -97,15 +114,26 @@ def run(
         recipe or 'fp8', estimator, DEFAULT_FRACTION if fraction is None else fraction, per_step
     )
     engine = given(backend=backend, packed=packed, device=device, tuning=tuning, threads=threads)
+    if observed is not None:
+        _check_folder(observed)
     if params is not None:
         if samples is not None:
             raise Error('calibrate: --params names the checkpoint, so only the recording is given beside it')
         if embodiment_slot >= 0:
             raise Error(f'calibrate: --embodiment-slot {embodiment_slot}: --params names the embodiment')
         changes = engine | given(recipe=recipe)
-        calibration, output = _from_recording(
-            source, params, output, observations or DEFAULT_OBSERVATIONS, changes, how
-        )
+        with _saying_what_is_kept(observed):
+            calibration, output = _from_recording(
+                source, params, output, observations or DEFAULT_OBSERVATIONS, changes, how, observed
+            )
+    elif samples is None and output is not None and source.is_file():
+        _check_folder(output)
+        if unused := engine | given(recipe=recipe, observed=observed):
+            raise Error(
+                f'calibrate: {source} is a file of observations: it needs no model, so without '
+                + ', '.join(f'--{name}' for name in unused)
+            )
+        calibration = calibrate_kept(source, how)
     else:
         if samples is None or output is None:
             raise Error(
@@ -114,11 +142,26 @@ def run(
             )
         _check_folder(output)
         named = _with_progress(read_samples(samples, embodiment_slot))
-        calibration = calibrate(source, named, how, embodiment_slot=embodiment_slot, **engine)
+        with _saying_what_is_kept(observed):
+            calibration = calibrate(
+                source, named, how, embodiment_slot=embodiment_slot, kept_in=observed, **engine
+            )
     calibration.save(output)
     print(f'{output}: {len(calibration.sites)} sites from {calibration.origin}')
     if calibration.samples == 1:
         _warn('one observation says little about the range of others')
+
+
+@contextmanager
+def _saying_what_is_kept(observed: Path | None) -> Iterator[None]:
+    """Ctrl-C ends the command either way."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if observed is None or not observed.exists():
+            raise
+        _warn(f'interrupted; {observed} keeps what was observed, and the same command goes on from it')
+        raise typer.Exit(130) from None
 
 
 def _from_recording(
@@ -128,6 +171,7 @@ def _from_recording(
     count: int,
     changes: dict[str, Any],
     how: CalibrationSettings,
+    kept_in: Path | None,
 ) -> tuple['Calibration', Path]:
     """The calibration, and where it goes; changes: fields of the policy settings that options replace."""
     with open_recording(bag, params, _warn) as recording:
@@ -139,7 +183,8 @@ def _from_recording(
         _check_folder(target)
         policy = load_to_calibrate(settings)
         observed = _with_progress(recording.observations(policy, count), count)
-        return calibrate_policy(policy, observed, replace(how, recipe=settings.recipe)), target
+        how = replace(how, recipe=settings.recipe)
+        return calibrate_policy(policy, observed, how, kept_in), target
 
 
 def _check_folder(output: Path) -> None:
