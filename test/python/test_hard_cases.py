@@ -66,3 +66,65 @@ def test_blocks_keep_rows_apart_but_not_channels(error_of_linear, format):
     alone = error_of_linear('normal', format)
     assert error_of_linear('one token x 100, error of the others', format) < 1.05 * alone
     assert error_of_linear('3 channels x 100', format) > 3 * alone
+
+
+class Models:
+    """The models of hard_cases.py, each way of which is measured once."""
+
+    def __init__(self, hard_cases: ModuleType, folder: Path) -> None:
+        self._hard_cases = hard_cases
+        self._cases = {case.name: case for case in hard_cases.CASES}
+        self._folder = folder
+        self._measured: dict[tuple, float] = {}
+
+    def readers(self, case: str) -> tuple[str, ...]:
+        return self._cases[case].readers
+
+    def error(self, case: str, format: str, **changes) -> float:
+        """Of the actions; changes: of the way."""
+        way = self._hard_cases.Way(format, **changes)
+        if (case, way) not in self._measured:
+            errors = self._hard_cases.measure(self._cases[case], [way], self._folder).errors
+            self._measured[case, way] = errors[way].relative
+        return self._measured[case, way]
+
+
+@pytest.fixture(scope='module')
+def models(tmp_path_factory) -> Iterator[Models]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARK))
+        import hard_cases
+
+        yield Models(hard_cases, tmp_path_factory.mktemp('planted'))
+
+
+def test_outlier_channels_cost_int8_most_of_the_actions_and_e4m3_nothing(models):
+    for factor in (100, 1000):
+        case = f'channels x {factor}'
+        assert models.error(case, 'int8') > 10 * models.error('no fault', 'int8')
+        assert models.error(case, 'e4m3') < 1.1 * models.error('no fault', 'e4m3')
+
+
+def test_float32_for_the_linears_that_read_them_recovers_int8(models):
+    case = 'channels x 100'
+    kept = models.error(case, 'int8', float_calls=models.readers(case))
+    assert kept < 0.1 * models.error(case, 'int8')
+
+
+def test_an_outlier_token_costs_int8_and_its_reader_in_float32_recovers(models):
+    case = 'first token x 1000'
+    assert models.error(case, 'int8') > 1.5 * models.error('no fault', 'int8')
+    kept = models.error(case, 'int8', float_calls=models.readers(case))
+    assert kept < 1.2 * models.error('no fault', 'int8')
+
+
+def test_a_scale_per_channel_recovers_weights_of_two_ranges(models):
+    case = 'rows of weights x 100'
+    by_tensor = models.error(case, 'int8', activations=False, weight_scale='tensor')
+    assert models.error(case, 'int8', activations=False) < 0.3 * by_tensor
+
+
+@pytest.mark.parametrize('case', ['dead channels', 'constant sites'])
+@pytest.mark.parametrize('estimator', ['min_max', 'percentile', 'entropy', 'mse'])
+def test_sites_and_weights_of_zeros_or_of_one_value_break_no_estimator(models, case, estimator):
+    assert models.error(case, 'e4m3', estimator=estimator) < 0.06
