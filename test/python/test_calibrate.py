@@ -147,6 +147,19 @@ def test_it_serves_other_sizes_but_no_other_weights_or_plans(tmp_path):
         Engine(MODEL, **how, cameras=1, steps=1)
 
 
+def test_scales_for_another_number_format_are_refused(tmp_path):
+    rule = {'match': '*', 'weight': 'int8', 'activation': 'int8', 'weight_scale': 'channel'}
+    recipe, path = tmp_path / 'int8.json', tmp_path / 'scales.json'
+    recipe.write_text(
+        json.dumps({'format': 'flashrt_recipe', 'version': 1, 'name': 'i8', 'values': 'f32', 'rules': [rule]})
+    )
+    how = {'calibration': path, 'cameras': 1, 'steps': 1, 'prompt_capacity': 9, 'threads': 1}
+    calibrate(MODEL, samples('case_01'), CalibrationSettings(recipe=str(recipe))).save(path)
+    Engine(MODEL, recipe=str(recipe), **how)
+    with pytest.raises(Error, match=r'site \S+ has scales for int8, the recipe holds it in e4m3; calibrate'):
+        Engine(MODEL, recipe='fp8', **how)
+
+
 def test_inputs_that_show_nothing_are_refused():
     ((name, sample),) = samples('case_01')[:1]
     black = replace(sample, images=np.stack([sample.images[0], np.zeros_like(sample.images[0])]))
