@@ -278,6 +278,7 @@ class PolicyNode(LifecycleNodeMixin, Node):
             # What was sent before is overridden; the override of a refused override is none.
             self._send(parts, parts.motion.refuse(why))
             return
+        parts.motion.note_sent()
         parts.latency.note_command(command.chunk_id, self._time.now())
 
     def _stop_commanding(self) -> None:
