@@ -123,8 +123,6 @@ class Model:
     def errors(self, ways: Iterable[Way], folder: Path) -> Iterator[tuple[Way, Error]]:
         """In the order of the ways; files go into the folder."""
         recipe = folder / 'recipe.json'
-        if not self._reference:
-            self._reference = self._chunks(self.programs())
         for _, group in itertools.groupby(ways, Way.recipe):
             together = list(group)
             recipe.write_text(together[0].recipe())
@@ -135,7 +133,7 @@ class Model:
                     calibration.finish(way.estimator, FRACTION, way.per_step)
                     path = folder / 'calibration.json'
                     calibration.save(path)
-                yield way, self._error(self._chunks(self.programs(str(recipe), calibration=path)))
+                yield way, self.error(self.programs(str(recipe), calibration=path))
 
     def _observations(self, programs: Programs, seed: int, count: int) -> list[Sample]:
         settings = BenchSettings(
@@ -157,14 +155,19 @@ class Model:
     def _observed(self, way: Way, recipe: Path) -> 'Calibration':
         """What was observed, to be finished in several ways."""
         programs = self.programs(str(recipe), float_activations=True)
-        samples = self._observations(programs, CALIBRATION_SEED, self.calibrated_on)
-        hide = self.hide or (lambda sample: sample)
-        named = [(f'observation {i}', hide(sample)) for i, sample in enumerate(samples)]
+        samples = self.calibration_samples(programs)
+        named = [(f'observation {i}', sample) for i, sample in enumerate(samples)]
         return calibrate_programs(programs, named, CalibrationSettings(recipe=str(recipe)))
 
-    def _error(self, chunks: list[NDArray]) -> Error:
+    def calibration_samples(self, programs: Programs) -> list[Sample]:
+        samples = self._observations(programs, CALIBRATION_SEED, self.calibrated_on)
+        return [self.hide(sample) for sample in samples] if self.hide else samples
+
+    def error(self, programs: Programs) -> Error:
         """Each observation counts the same."""
-        pairs = zip(chunks, self._reference, strict=True)
+        if not self._reference:
+            self._reference = self._chunks(self.programs())
+        pairs = zip(self._chunks(programs), self._reference, strict=True)
         errors = np.array([np.linalg.norm(a - b) / np.linalg.norm(b) for a, b in pairs])
         deviation = errors.std(ddof=1) / np.sqrt(errors.size) if errors.size > 1 else np.nan
         return Error(float(errors.mean()), float(deviation))

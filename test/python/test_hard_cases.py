@@ -8,6 +8,7 @@ A part of the tables of test/benchmark that is quick to measure.
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,9 @@ class Models:
         self._folder = folder
         self._measured: dict[tuple, float] = {}
 
+    def model(self, case: str) -> Any:
+        return self._cases[case].model(self._folder)
+
     def readers(self, case: str) -> tuple[str, ...]:
         return self._cases[case].readers
 
@@ -128,3 +132,16 @@ def test_a_scale_per_channel_recovers_weights_of_two_ranges(models):
 @pytest.mark.parametrize('estimator', ['min_max', 'percentile', 'entropy', 'mse'])
 def test_sites_and_weights_of_zeros_or_of_one_value_break_no_estimator(models, case, estimator):
     assert models.error(case, 'e4m3', estimator=estimator) < 0.06
+
+
+def test_equalisation_recovers_outlier_channels(models, tmp_path):
+    """The channels move into weights that are small there; the model computes the same."""
+    import equalised
+
+    way = equalised.Way('mxfp4', weight_scale=None)
+    recipe = tmp_path / 'recipe.json'
+    recipe.write_text(way.recipe())
+    model = models.model('channels x 100')
+    factors = equalised.equalisation(model, 0.5, tmp_path)
+    as_it_is = model.error(model.programs(str(recipe))).relative
+    assert model.error(model.programs(str(recipe), equalisation=factors)).relative < 0.5 * as_it_is
