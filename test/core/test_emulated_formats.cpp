@@ -267,6 +267,18 @@ TEST(EmulatedActivation, NeedsItsCalibration) {
                   "has 3 scales, stage s runs 2 times");
 }
 
+TEST(EmulatedActivation, RefusesTheScalesOfAnotherFormat) {
+  const Plan plan =
+      assign_precision(linear_plan(), formats(NumberFormat::kNone, NumberFormat::kInt8));
+  Calibration calibration;
+  calibration.set_scales("x[:, 8:48]", {1.0f}, NumberFormat::kE4M3);
+  const auto weights = cpu_weights(plan, {{"w.weight", random_tensor(5, kOut, kWidth)}});
+  EXPECT_CONTAINS(error_text([&] { make_cpu_backend(1)->compile(plan, weights, calibration, {}); }),
+                  "calibration site x[:, 8:48] has scales for e4m3, the recipe holds it in int8; "
+                  "calibrate with "
+                  "this recipe");
+}
+
 // ---- four layers: the error of a format, alone and on both sides
 
 Plan deep_plan() {
