@@ -39,6 +39,7 @@ void bind_observations(py::module_& module) {
       .def_property_readonly("bytes", &Observations::bytes)
       .def_readonly("weights_digest", &Observations::weights_digest)
       .def_readonly("plan_digest", &Observations::plan_digest)
+      .def_readonly("equalisation", &Observations::equalisation)
       .def_readwrite("recipe", &Observations::recipe)
       .def_readonly("samples", &Observations::samples)
       .def_readonly("samples_digest", &Observations::samples_digest)
@@ -73,6 +74,8 @@ void bind_calibration(py::module_& module) {
                              [](const Calibration& c) { return c.observations.weights_digest; })
       .def_property_readonly("plan_digest",
                              [](const Calibration& c) { return c.observations.plan_digest; })
+      .def_property_readonly("equalisation",
+                             [](const Calibration& c) { return c.observations.equalisation; })
       .def_property_readonly("samples", [](const Calibration& c) { return c.observations.samples; })
       .def_property_readonly("method", [](const Calibration& c) { return describe(c.method); })
       .def_readwrite("origin", &Calibration::origin);

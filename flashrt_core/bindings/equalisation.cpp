@@ -18,15 +18,15 @@ void bind_equalisation(py::module_& module) {
       .def_property_readonly("sites", &ChannelMaxima::sites)
       .def_readonly("samples", &ChannelMaxima::samples);
 
-  py::class_<Equalisation>(module, "Equalisation", "A factor per channel and site.")
-      .def(py::init([](double strength, const std::map<std::string, std::vector<float>>& factors) {
-             Equalisation equalisation{.strength = strength, .factors = {}};
-             for (const auto& [site, channels] : factors) equalisation.set(site, channels);
+  py::class_<Equalisation>(module, "Equalisation", "A power of two per channel and site.")
+      .def(py::init([](double strength, const std::map<std::string, std::vector<int>>& octaves) {
+             Equalisation equalisation{.strength = strength, .octaves = {}};
+             for (const auto& [site, channels] : octaves) equalisation.set(site, channels);
              return equalisation;
            }),
-           py::arg("strength"), py::arg("factors"))
+           py::arg("strength"), py::arg("octaves"))
       .def_readonly("strength", &Equalisation::strength)
-      .def_readonly("factors", &Equalisation::factors);
+      .def_readonly("octaves", &Equalisation::octaves);
 }
 
 }  // namespace flashrt

@@ -11,6 +11,7 @@
 #include "base/check.hpp"
 #include "base/json.hpp"
 #include "base/nearest.hpp"
+#include "quant/equalisation_json.hpp"
 
 namespace flashrt {
 namespace {
@@ -87,6 +88,7 @@ void Calibration::save(const std::filesystem::path& path) const {
                                 {"per_step", method.per_step}}},
                               {"origin", origin},
                               {"sites", nlohmann::ordered_json::object()}};
+  write_equalisation(json, observations.equalisation);
   for (const auto& [name, site] : sites_) {
     FLASHRT_CHECK(site.format != NumberFormat::kNone, "calibration: site ", name,
                   " has scales of no format");
@@ -106,10 +108,11 @@ Calibration Calibration::load(const std::filesystem::path& path) {
                                 "calibrate` makes one"));
   }
   fields.allow_only({"format", "version", "weights_digest", "plan_digest", "samples", "method",
-                     "origin", "sites"});
+                     "origin", "sites", kEqualisationKey});
   Calibration calibration;
   calibration.observations.weights_digest = fields.string("weights_digest");
   calibration.observations.plan_digest = fields.string("plan_digest");
+  calibration.observations.equalisation = read_equalisation(fields, where);
   calibration.observations.samples = fields.integer("samples", 1, std::numeric_limits<int>::max());
   const JsonFields method = fields.object("method");
   method.allow_only({"estimator", "fraction", "per_step"});

@@ -27,11 +27,10 @@ bool needs_weight(const Plan& plan, const EqualisationSite& site) {
   });
 }
 
-using PerChannel = std::map<std::string, std::vector<float>>;  // by site
-
 // Shows each site that is named, with its numbers.
-void for_each_site(const Plan& plan, const PerChannel& numbers,
-                   const std::function<void(const EqualisationSite&, const Factors&)>& visit) {
+template <class Number, class Visit>
+void for_each_site(const Plan& plan, const std::map<std::string, std::vector<Number>>& numbers,
+                   const Visit& visit) {
   if (numbers.empty()) return;
   const std::vector<EqualisationSite> sites = equalisation_sites(plan).sites;
   for (const auto& [name, channels] : numbers) {
@@ -47,6 +46,12 @@ void for_each_site(const Plan& plan, const PerChannel& numbers,
                   " has ", site->width, " channels, ", channels.size(), " are given");
     visit(*site, channels);
   }
+}
+
+Factors factors_of(const std::vector<int>& octaves) {
+  Factors factors;
+  for (const int octave : octaves) factors.push_back(std::ldexp(1.0f, octave));
+  return factors;
 }
 
 std::vector<float> column_maxima(const HostTensor& tensor) {
@@ -91,7 +96,8 @@ class EqualisedWeights : public Weights::Source {
   EqualisedWeights(Weights weights, const Plan& plan, const Equalisation& equalisation)
       : weights_(std::move(weights)) {
     for_each_site(
-        plan, equalisation.factors, [&](const EqualisationSite& site, const Factors& factors) {
+        plan, equalisation.octaves, [&](const EqualisationSite& site, const auto& octaves) {
+          const Factors factors = factors_of(octaves);
           for (const std::string& weight : site.weights)
             change(weight, [=](HostTensor& tensor) { multiply_columns(tensor, factors); });
           for (const std::string& vector : site.norm_vectors)
@@ -144,13 +150,18 @@ class EqualisedWeights : public Weights::Source {
 
 }  // namespace
 
-void Equalisation::set(const std::string& site, std::vector<float> channels) {
+void Equalisation::set(const std::string& site, std::vector<int> channels) {
   for (size_t channel = 0; channel < channels.size(); ++channel) {
-    FLASHRT_CHECK(kSmallestFactor <= channels[channel] && channels[channel] <= kLargestFactor,
-                  "equalisation: site ", site, ": factor ", channels[channel], " of channel ",
-                  channel, ", expected ", kSmallestFactor, " to ", kLargestFactor);
+    FLASHRT_CHECK(std::abs(channels[channel]) <= kMostOctaves, "equalisation: site ", site,
+                  ": octave ", channels[channel], " of channel ", channel, ", expected -",
+                  kMostOctaves, " to ", kMostOctaves);
   }
-  factors[site] = std::move(channels);
+  octaves[site] = std::move(channels);
+}
+
+std::string describe(const Equalisation& equalisation) {
+  return equalisation.empty() ? "not equalised"
+                              : text("equalised with strength ", equalisation.strength);
 }
 
 void ChannelMaxima::begin_observation(const std::string& weights, const std::string& plan) {
@@ -176,28 +187,28 @@ void ChannelMaxima::observe(const std::string& site, int64_t width, std::span<co
   }
 }
 
-std::vector<float> equalising_factors(std::span<const float> activation,
-                                      std::span<const float> weight, double strength) {
+std::vector<int> equalising_octaves(std::span<const float> activation,
+                                    std::span<const float> weight, double strength) {
   FLASHRT_CHECK(activation.size() == weight.size(), "equalisation: maxima of ", activation.size(),
                 " channels of an activation, and of ", weight.size(), " columns of its weights");
   const auto is_live = [&](size_t i) { return activation[i] > 0 && weight[i] > 0; };
-  std::vector<double> octaves(activation.size());
+  std::vector<double> exact(activation.size());
   double sum = 0;
   int live = 0;
-  for (size_t i = 0; i < octaves.size(); ++i) {
+  for (size_t i = 0; i < exact.size(); ++i) {
     if (!is_live(i)) continue;
-    octaves[i] =
+    exact[i] =
         strength * std::log2(double{activation[i]}) - (1 - strength) * std::log2(double{weight[i]});
-    sum += octaves[i];
+    sum += exact[i];
     ++live;
   }
-  std::vector<float> factors(octaves.size(), 1.0f);
-  for (size_t i = 0; i < octaves.size(); ++i) {
+  std::vector<int> octaves(exact.size());
+  for (size_t i = 0; i < exact.size(); ++i) {
     if (!is_live(i)) continue;
-    factors[i] = std::clamp(static_cast<float>(std::exp2(octaves[i] - sum / live)), kSmallestFactor,
-                            kLargestFactor);
+    const double octave = std::round(exact[i] - sum / live);
+    octaves[i] = static_cast<int>(std::clamp<double>(octave, -kMostOctaves, kMostOctaves));
   }
-  return factors;
+  return octaves;
 }
 
 Equalisation equalise(const Plan& plan, const Weights& weights, const ChannelMaxima& maxima,
@@ -213,22 +224,22 @@ Equalisation equalise(const Plan& plan, const Weights& weights, const ChannelMax
   const std::string digest = plan_digest(plan);
   FLASHRT_CHECK(maxima.plan_digest == digest, "equalisation: channels were observed of plan ",
                 maxima.plan_digest, ", this is ", digest);
-  Equalisation equalisation{.strength = strength, .factors = {}};
-  for_each_site(plan, maxima.sites(), [&](const EqualisationSite& site, const Factors& activation) {
+  Equalisation equalisation{.strength = strength, .octaves = {}};
+  for_each_site(plan, maxima.sites(), [&](const EqualisationSite& site, const auto& activation) {
     std::vector<float> largest(static_cast<size_t>(site.width));
     for (const std::string& weight : site.weights) {
       const std::vector<float> columns = column_maxima(weights.load(weight));
       std::transform(largest.begin(), largest.end(), columns.begin(), largest.begin(),
                      [](float a, float b) { return std::max(a, b); });
     }
-    equalisation.factors[site.name] = equalising_factors(activation, largest, strength);
+    equalisation.octaves[site.name] = equalising_octaves(activation, largest, strength);
   });
   return equalisation;
 }
 
 Plan equalised(Plan plan, const Equalisation& equalisation) {
   std::map<int, std::string> weights;  // norm -> the weight it gets
-  for_each_site(plan, equalisation.factors, [&](const EqualisationSite& site, const Factors&) {
+  for_each_site(plan, equalisation.octaves, [&](const EqualisationSite& site, const auto&) {
     for (const int norm : site.norms) {
       if (needs_weight(std::get<AddNorm>(plan.calls[norm].op)))
         weights.emplace(norm, norm_weight_of(site));

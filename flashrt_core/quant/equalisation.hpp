@@ -3,7 +3,8 @@
 
 // Equalisation: moves channels that are far larger than the others from an activation into the
 // weights that read it, through the norm that writes it (SmoothQuant, Xiao et al. 2023, arXiv
-// 2211.10438). A plan computes the same with and without it, up to rounding in float32.
+// 2211.10438). A plan computes the same with and without it: bit for bit behind norms that do not
+// adapt, up to rounding in float32 behind those that do.
 #pragma once
 
 #include <map>
@@ -35,26 +36,30 @@ class ChannelMaxima {
   std::map<std::string, std::vector<float>> maxima_;
 };
 
-// The activation is divided by its factor, the columns of the weights are multiplied by it.
+// Factors are powers of two, 2^octave: the activation is divided by them, the columns of the
+// weights are multiplied by them, and no bit of a float32, bfloat16 or float16 is lost on the way.
 struct Equalisation {
   double strength = 0;
-  std::map<std::string, std::vector<float>> factors;  // by site; empty: nothing is equalised
+  std::map<std::string, std::vector<int>> octaves;  // by site and channel; empty: not equalised
 
-  // Error naming the channel if a factor is out of bounds.
-  void set(const std::string& site, std::vector<float> channels);
-  bool empty() const { return factors.empty(); }
+  // Error naming the channel if an octave is out of bounds.
+  void set(const std::string& site, std::vector<int> channels);
+  bool empty() const { return octaves.empty(); }
   bool operator==(const Equalisation&) const = default;
 };
 
-// Factors stay within these, so that 1 + scale of an adaptive norm keeps twelve bits (see below).
-inline constexpr float kLargestFactor = 4096, kSmallestFactor = 1 / kLargestFactor;
+// "not equalised", or with what strength: for error texts.
+std::string describe(const Equalisation& equalisation);
 
-// activation^strength / weight^(1 - strength), over the geometric mean of that: one factor per
-// channel. Strength 1 makes all channels of the activation equally large, towards 0 those of the
-// weights. Channels whose activation or weight is always 0 have nothing to move: their factor is 1,
-// and they do not count in the mean.
-std::vector<float> equalising_factors(std::span<const float> activation,
-                                      std::span<const float> weight, double strength);
+// Octaves are within +-this, so that 1 + scale of an adaptive norm keeps twelve bits (see below).
+inline constexpr int kMostOctaves = 12;
+
+// activation^strength / weight^(1 - strength), over the geometric mean of that, rounded to an
+// octave: one per channel. Strength 1 makes all channels of the activation about equally large,
+// towards 0 those of the weights. Channels whose activation or weight is always 0 have nothing to
+// move: they stay as they are, and they do not count in the mean.
+std::vector<int> equalising_octaves(std::span<const float> activation,
+                                    std::span<const float> weight, double strength);
 
 // Factors of the sites that were observed. Strength above 0 and at most 1. The largest magnitudes
 // of the weights are over all linears of a site.

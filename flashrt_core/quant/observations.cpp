@@ -10,6 +10,7 @@
 #include "base/atomic_file.hpp"
 #include "base/check.hpp"
 #include "base/json.hpp"
+#include "quant/equalisation_json.hpp"
 
 namespace flashrt {
 namespace {
@@ -74,8 +75,13 @@ void Observations::announce(std::string name, std::string digest) {
   next_digest_ = std::move(digest);
 }
 
-void Observations::begin(const std::string& weights, const std::string& plan) {
+void Observations::begin(const std::string& weights, const std::string& plan,
+                         const Equalisation& equalised) {
   if (samples > 0) check_fits("in progress", weights, plan);
+  FLASHRT_CHECK(samples == 0 || equalisation == equalised, "calibration: the observations so far ",
+                "are of a model that is ", describe(equalisation), ", this one is ",
+                describe(equalised), "; observe one model");
+  equalisation = equalised;
   weights_digest = weights;
   plan_digest = plan;
   is_incomplete_ = true;
@@ -134,6 +140,7 @@ void Observations::save(const std::filesystem::path& path) const {
                               {"last_sample", last_sample},
                               {"steps", steps},
                               {"sites", nlohmann::ordered_json::object()}};
+  write_equalisation(json, equalisation);
   for (const auto& [name, site] : sites_) {
     nlohmann::ordered_json histograms = nlohmann::ordered_json::array();
     for (const auto& [step, histogram] : site.steps) histograms.push_back(to_json(step, histogram));
@@ -151,10 +158,12 @@ Observations Observations::load(const std::filesystem::path& path) {
   if (fields.integer("version", 0, 1 << 30) != kVersion)
     fields.fail("version", text(kVersion, "; observe again with this version of the program"));
   fields.allow_only({"format", "version", "weights_digest", "plan_digest", "recipe", "samples",
-                     "samples_digest", "first_samples", "last_sample", "steps", "sites"});
+                     "samples_digest", "first_samples", "last_sample", "steps", "sites",
+                     kEqualisationKey});
   Observations observations;
   observations.weights_digest = fields.string("weights_digest");
   observations.plan_digest = fields.string("plan_digest");
+  observations.equalisation = read_equalisation(fields, where);
   observations.recipe = fields.string("recipe");
   observations.samples = fields.integer("samples", 1, std::numeric_limits<int>::max());
   observations.samples_digest = fields.string("samples_digest");

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/number_format.hpp"
+#include "quant/equalisation.hpp"
 #include "quant/histogram.hpp"
 
 namespace flashrt {
@@ -35,7 +36,8 @@ class Observations {
   void announce(std::string name, std::string digest);
   // Around the values of one observation: what they are of, and in how many denoise steps. Error if
   // those before were of something else.
-  void begin(const std::string& weights, const std::string& plan);
+  void begin(const std::string& weights, const std::string& plan,
+             const Equalisation& equalised = {});
   void end(int steps);
   // Step -1: a value outside the repeated stage. Error naming what is not finite.
   void add(std::string_view site, int step, std::span<const float> values, NumberFormat format);
@@ -49,6 +51,7 @@ class Observations {
 
   std::string weights_digest;  // of the checkpoint
   std::string plan_digest;     // quant/plan_digest.hpp
+  Equalisation equalisation;   // of the model that was observed
   std::string recipe;          // that names the sites, as whoever observes writes it
   int samples = 0;             // observations that are complete
   std::string samples_digest;  // over all of them in order; empty where none was announced

@@ -123,6 +123,7 @@ Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>())
     model_->calibration = Calibration::load(options.calibration);
     model_->calibration.check_fits(options.calibration.string(), model_->weights_digest,
                                    model_->plan_digest);
+    model_->equalisation = model_->calibration.observations.equalisation;
   }
   FLASHRT_CHECK(model_->equalisation.empty() || options.packed.empty(), "the weights in ",
                 options.packed.string(),
@@ -410,7 +411,7 @@ void Engine::observe(const ModelInput& input, Calibration& calibration) {
   load(input);
   const int prompt_length = prompt_length_;
   Observations& observations = calibration.observations;
-  observations.begin(model_->weights_digest, model_->plan_digest);
+  observations.begin(model_->weights_digest, model_->plan_digest, model_->equalisation);
   std::vector<float> data;
   const auto record = [&](int call, int iteration) {
     const bool repeated = plan.stage_of(call).repeat > 1;

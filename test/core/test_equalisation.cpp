@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// Equalisation: which norms have a site and why others have none, factors worked out by hand, and
-// that a plan computes the same with factors and without.
+// Equalisation: which norms have a site and why others have none, octaves worked out by hand, and
+// that a plan computes the same with them and without.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "compile_cpu.hpp"
 #include "expect_error.hpp"
 #include "models/models.hpp"
 #include "quant/equalisation.hpp"
+#include "quant/equalisation_json.hpp"
 #include "quant/plan_digest.hpp"
 #include "quant/precision.hpp"
+#include "temporary_folder.hpp"
 #include "tiny_models.hpp"
 
 namespace flashrt {
@@ -245,31 +248,30 @@ TEST(EqualisationSites, RefusesStylesThatAreNotALinearWithABias) {
             "the style weight styles.weight is read by more than one call");
 }
 
-// ---- factors
+// ---- octaves
 
-TEST(EqualisingFactors, FollowTheirFormula) {
+TEST(EqualisingOctaves, FollowTheirFormula) {
   // sqrt(activation / weight) = 2, 1/2, 4, 1/4: their geometric mean is 1.
   const std::vector<float> activation{4, 1, 16, 1}, weight{1, 4, 1, 16};
-  EXPECT_EQ(equalising_factors(activation, weight, 0.5), (std::vector<float>{2, 0.5f, 4, 0.25f}));
-  // The activation alone, over its geometric mean 2 2^(1/2).
-  const std::vector<float> whole = equalising_factors(activation, weight, 1);
-  for (size_t i = 0; i < whole.size(); ++i)
-    EXPECT_FLOAT_EQ(activation[i] / whole[i], std::sqrt(8.0f)) << "channel " << i;
+  EXPECT_EQ(equalising_octaves(activation, weight, 0.5), (std::vector<int>{1, -1, 2, -2}));
+  // The activation alone, in octaves 2, 0, 4, 0: 1.5 is their mean.
+  EXPECT_EQ(equalising_octaves(activation, weight, 1), (std::vector<int>{1, -2, 3, -2}))
+      << "halves away from zero";
 }
 
-TEST(EqualisingFactors, LeaveDeadChannelsAlone) {
+TEST(EqualisingOctaves, LeaveDeadChannelsAlone) {
   const std::vector<float> activation{8, 0, 2, 5}, weight{1, 3, 1, 0};
-  EXPECT_EQ(equalising_factors(activation, weight, 1), (std::vector<float>{2, 1, 0.5f, 1}))
+  EXPECT_EQ(equalising_octaves(activation, weight, 1), (std::vector<int>{1, 0, -1, 0}))
       << "the mean is over the two live channels";
   const std::vector<float> none(4, 0.0f);
-  EXPECT_EQ(equalising_factors(none, weight, 0.5), std::vector<float>(4, 1.0f));
-  EXPECT_EQ(equalising_factors(activation, none, 0.5), std::vector<float>(4, 1.0f));
+  EXPECT_EQ(equalising_octaves(none, weight, 0.5), std::vector<int>(4, 0));
+  EXPECT_EQ(equalising_octaves(activation, none, 0.5), std::vector<int>(4, 0));
 }
 
-TEST(EqualisingFactors, StayWithinTheirBounds) {
+TEST(EqualisingOctaves, StayWithinTheirBounds) {
   const std::vector<float> activation{1e30f, 1e-30f}, weight{1, 1};
-  EXPECT_EQ(equalising_factors(activation, weight, 1),
-            (std::vector<float>{kLargestFactor, kSmallestFactor}));
+  EXPECT_EQ(equalising_octaves(activation, weight, 1),
+            (std::vector<int>{kMostOctaves, -kMostOctaves}));
 }
 
 TEST(ChannelMaxima, KeepTheLargestOfEachChannel) {
@@ -290,26 +292,25 @@ TEST(ChannelMaxima, KeepTheLargestOfEachChannel) {
                   "plan p, this one is of w and other");
 }
 
-TEST(Equalisation, RefusesFactorsOutOfBounds) {
+TEST(Equalisation, RefusesOctavesOutOfBounds) {
   Equalisation equalisation;
   EXPECT_CONTAINS(error_text([&] {
-                    equalisation.set("a", {1, 0});
+                    equalisation.set("a", {1, 13});
                   }),
-                  "site a: factor 0 of channel 1, expected");
-  EXPECT_CONTAINS(error_text([&] { equalisation.set("a", {8192}); }), "factor 8192 of channel 0");
-  EXPECT_CONTAINS(error_text([&] { equalisation.set("a", {NAN}); }), "factor nan of channel 0");
+                  "site a: octave 13 of channel 1, expected -12 to 12");
+  EXPECT_CONTAINS(error_text([&] { equalisation.set("a", {-20}); }), "octave -20 of channel 0");
 }
 
 TEST(Equalisation, RefusesSitesThatThePlanLacks) {
   const Plan plan = build_plan(tiny_pi05(), kSizes);
   Equalisation equalisation;
-  equalisation.set("language.0.qky.weight", std::vector<float>(16, 2));
+  equalisation.set("language.0.qky.weight", std::vector<int>(16, 1));
   EXPECT_CONTAINS(error_text([&] { (void)equalised(plan, equalisation); }),
-                  "no site 'language.0.qky.weight'; nearest: "
-                  "'language.0.qkv.weight'");
+                  "no site 'language.0.qky.weight'; nearest: 'language.0.qkv.weight'");
   Equalisation narrow;
-  narrow.set("language.0.qkv.weight", std::vector<float>(15, 2));
-  EXPECT_CONTAINS(error_text([&] { equalised(plan, narrow); }), "has 16 channels, 15 are given");
+  narrow.set("language.0.qkv.weight", std::vector<int>(15, 1));
+  EXPECT_CONTAINS(error_text([&] { (void)equalised(plan, narrow); }),
+                  "has 16 channels, 15 are given");
 }
 
 // ---- the same result
@@ -400,107 +401,101 @@ struct Norms {
     return values;
   }
 
-  Equalisation factors(std::mt19937& random, bool powers_of_two) const {
-    std::uniform_real_distribution<double> octave(-5, 5);
-    Equalisation equalisation{.strength = 0.5, .factors = {}};
+  Equalisation octaves(std::mt19937& random) const {
+    std::uniform_int_distribution<int> octave(-6, 6);
+    Equalisation equalisation{.strength = 0.5, .octaves = {}};
     for (const EqualisationSite& site : equalisation_sites(plan).sites) {
-      std::vector<float> channels;
-      for (int64_t i = 0; i < width; ++i) {
-        const double exponent = powers_of_two ? std::round(octave(random)) : octave(random);
-        channels.push_back(static_cast<float>(std::exp2(exponent)));
-      }
+      std::vector<int> channels;
+      for (int64_t i = 0; i < width; ++i) channels.push_back(octave(random));
       equalisation.set(site.name, channels);
     }
     return equalisation;
   }
 };
 
+// No product and no sum is rounded differently, so nothing moves at all.
+TEST(Equalisation, KeepsEveryBitBehindPlainNorms) {
+  std::mt19937 random(8);
+  for (const int64_t width : {1, 2, 8, 33, 64, 257}) {
+    const Norms norms(width, random);
+    const Equalisation equalisation = norms.octaves(random);
+    const auto before = norms.run({}, random), after = norms.run(equalisation, random);
+    for (const std::string name : {"s.folded", "s.plain", "s.layer"}) {
+      EXPECT_TRUE(width <= 8 || before.at(name) != after.at(name)) << "the factors did something";
+      EXPECT_EQ(before.at(name + ".a"), after.at(name + ".a")) << name << " of width " << width;
+      EXPECT_EQ(before.at(name + ".b"), after.at(name + ".b")) << name << " of width " << width;
+    }
+  }
+}
+
 constexpr double kUnit = 0x1p-24;  // of rounding in float32
 
-// How far a linear may move, per element of its result: both sums are rounded, as are factor,
-// weight and norm. What an adaptive norm multiplies by is 1 + scale; held as scale, it is rounded
-// to a unit of 1 at least, where it may be as small as 1 / factor.
+// How far a linear behind an adaptive norm may move. y = n (1 + scale) + shift is held with scale
+// and shift as sums over a condition of 6; what it is multiplied by is rounded with scale, to a
+// unit of 1 at least, where 1 + scale may be as small as 1 / factor. The sum of the linear follows.
 double bound_of(const HostTensor& weight, int64_t row, const float* y, int64_t width,
-                const std::vector<float>* adaptive_factors, double largest_style) {
+                const std::vector<int>& octaves) {
+  constexpr double kTerms = 2 * (6 + 4);       // two such sums, their bias, 1 + scale, the product
+  constexpr double kLargestStyle = 1 + 6 + 1;  // one, six products and a bias below one each
+  const double largest_normed = std::sqrt(static_cast<double>(width));  // of an RMSNorm
   double sum = 0;
   for (int64_t i = 0; i < width; ++i) {
-    const double magnitude = std::abs(double{weight.data[row * width + i]});
-    constexpr double kRoundings = 8;  // of the two norms, their operands and the weight
-    sum += magnitude * std::abs(double{y[i]}) * (2.0 * static_cast<double>(width) + kRoundings);
-    if (adaptive_factors) {
-      constexpr double kStyleTerms = 2 * (6 + 4);  // two sums over a condition of 6, and 1 + scale
-      const double normed = std::sqrt(static_cast<double>(width));  // an RMSNorm is no larger
-      sum += magnitude * normed * kStyleTerms * largest_style *
-             std::max(1.0, double{(*adaptive_factors)[i]});
-    }
+    const double style =
+        kTerms * kLargestStyle * largest_normed * std::exp2(std::max(0, octaves[i]));
+    sum += std::abs(double{weight.data[row * width + i]}) *
+           (2.0 * static_cast<double>(width) * std::abs(double{y[i]}) + style);
   }
   return sum * kUnit;
 }
 
-TEST(Equalisation, ComputesTheSameUpToRounding) {
+TEST(Equalisation, KeepsAllButRoundingBehindAdaptiveNorms) {
   std::mt19937 random(7);
   for (const int64_t width : {1, 2, 8, 33, 64, 257}) {
     const Norms norms(width, random);
-    const Equalisation equalisation = norms.factors(random, false);
-    ASSERT_EQ(equalisation.factors.size(), 4u);
+    const Equalisation equalisation = norms.octaves(random);
     const auto before = norms.run({}, random), after = norms.run(equalisation, random);
-    for (const char* norm : {"folded", "plain", "layer", "adaptive"}) {
-      const std::string name = norm;
-      const std::vector<float>& y = before.at("s." + name);
-      const std::vector<float>& factors = equalisation.factors.at(name + ".a.weight");
-      if (width > 1) {
-        EXPECT_NE(y, after.at("s." + name)) << "the factors did something";
-      }
-      for (const char* linear : {".a", ".b"}) {
-        const std::vector<float>& a = before.at("s." + name + linear);
-        const std::vector<float>& b = after.at("s." + name + linear);
-        const HostTensor& weight = norms.weights.at(name + linear + ".weight");
-        const int64_t columns = weight.shape.rows();
-        const int64_t first_row = linear == std::string(".b") ? 1 : 0;
-        for (size_t i = 0; i < a.size(); ++i) {
-          const int64_t row = static_cast<int64_t>(i) / columns + first_row;
-          const double bound =
-              bound_of(weight, static_cast<int64_t>(i) % columns, y.data() + row * width, width,
-                       name == "adaptive" ? &factors : nullptr, 1 + 7.0) +
-              2 * kUnit * std::abs(double{a[i]});
-          EXPECT_LE(std::abs(double{a[i]} - double{b[i]}), bound)
-              << name << linear << " of width " << width << ", element " << i;
-        }
+    const std::vector<float>& y = before.at("s.adaptive");
+    EXPECT_TRUE(width <= 8 || y != after.at("s.adaptive")) << "the factors did something";
+    for (const bool is_first : {true, false}) {
+      const std::string linear = is_first ? "adaptive.a" : "adaptive.b";
+      const std::vector<float>& a = before.at("s." + linear);
+      const std::vector<float>& b = after.at("s." + linear);
+      const HostTensor& weight = norms.weights.at(linear + ".weight");
+      const int64_t columns = weight.shape.rows();
+      for (int64_t i = 0; i < static_cast<int64_t>(a.size()); ++i) {
+        const int64_t row = i / columns + (is_first ? 0 : 1);
+        const double bound = bound_of(weight, i % columns, y.data() + row * width, width,
+                                      equalisation.octaves.at("adaptive.a.weight"));
+        EXPECT_LE(std::abs(double{a[i]} - double{b[i]}), bound + 2 * kUnit * std::abs(double{a[i]}))
+            << linear << " of width " << width << ", element " << i;
       }
     }
   }
-}
-
-// No product and no sum is rounded differently, so nothing moves at all.
-TEST(Equalisation, ByPowersOfTwoKeepsEveryBitBehindPlainNorms) {
-  std::mt19937 random(8);
-  const Norms norms(48, random);
-  const Equalisation equalisation = norms.factors(random, true);
-  const auto before = norms.run({}, random), after = norms.run(equalisation, random);
-  for (const char* name : {"s.folded.a", "s.folded.b", "s.plain.a", "s.layer.a", "s.layer.b"})
-    EXPECT_EQ(before.at(name), after.at(name)) << name;
 }
 
 TEST(Equalisation, DividesWhatNormsWrite) {
   std::mt19937 random(9);
   const Norms norms(16, random);
-  const Equalisation equalisation = norms.factors(random, false);
+  const Equalisation equalisation = norms.octaves(random);
   const auto before = norms.run({}, random), after = norms.run(equalisation, random);
-  for (const char* norm : {"folded", "plain", "layer", "adaptive"}) {
-    const std::string name = norm;
-    const std::vector<float>& factors = equalisation.factors.at(name + ".a.weight");
+  for (const std::string name : {"folded", "plain", "layer", "adaptive"}) {
+    const std::vector<int>& octaves = equalisation.octaves.at(name + ".a.weight");
     const std::vector<float>& a = before.at("s." + name);
     const std::vector<float>& b = after.at("s." + name);
-    for (size_t i = 0; i < a.size(); ++i)
-      EXPECT_NEAR(a[i], b[i] * factors[i % 16], 2e-5) << name << " element " << i;
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_NEAR(a[i], std::ldexp(b[i], octaves[i % 16]), name == "adaptive" ? 1e-4 : 0)
+          << name << " element " << i;
+    }
   }
 }
 
 TEST(Equalisation, EvensOutWhatItWasMadeFrom) {
   std::mt19937 random(10);
   Norms norms(16, random);
-  for (int row = 0; row < 4; ++row) norms.weights.at("folded.a.weight").data[row * 16 + 3] = 0;
-  for (int row = 0; row < 7; ++row) norms.weights.at("folded.b.weight").data[row * 16 + 3] = 0;
+  for (const char* linear : {"folded.a.weight", "folded.b.weight"}) {
+    HostTensor& weight = norms.weights.at(linear);
+    for (int64_t row = 0; row < weight.shape.rows(); ++row) weight.data[row * 16 + 3] = 0;
+  }
   const auto before = norms.run({}, random);
   ChannelMaxima maxima;
   maxima.begin_observation("map", plan_digest(norms.plan));
@@ -508,33 +503,32 @@ TEST(Equalisation, EvensOutWhatItWasMadeFrom) {
   maxima.observe("adaptive.a.weight", 16, before.at("s.adaptive"));
   const Weights weights(std::make_unique<MapWeights>(norms.weights));
   const Equalisation whole = equalise(norms.plan, weights, maxima, 1);
-  EXPECT_EQ(whole.factors.size(), 2u) << "only what was observed";
+  EXPECT_EQ(whole.octaves.size(), 2u) << "only what was observed";
   const auto after = norms.run(whole, random);
   std::vector<float> largest(16);
   for (size_t i = 0; i < after.at("s.folded").size(); ++i)
     largest[i % 16] = std::max(largest[i % 16], std::abs(after.at("s.folded")[i]));
-  for (size_t channel = 0; channel < 16; ++channel) {
-    if (channel == 3) continue;
-    EXPECT_NEAR(largest[channel], largest[0], 1e-5) << "channel " << channel;
-  }
-  EXPECT_EQ(whole.factors.at("folded.a.weight")[3], 1.0f) << "no linear reads the channel";
+  largest.erase(largest.begin() + 3);
+  const auto [least, most] = std::minmax_element(largest.begin(), largest.end());
+  EXPECT_LE(*most / *least, 2.0f + 1e-5f) << "all within one octave";
+  EXPECT_EQ(whole.octaves.at("folded.a.weight")[3], 0) << "no linear reads the channel";
 
-  EXPECT_CONTAINS(error_text([&] { equalise(norms.plan, weights, maxima, 0); }),
-                  "strength 0, expected above 0");
-  EXPECT_CONTAINS(error_text([&] { equalise(norms.plan, weights, maxima, 1.5); }), "strength 1.5");
-  EXPECT_CONTAINS(error_text([&] { equalise(norms.plan, weights, ChannelMaxima(), 0.5); }),
-                  "nothing was observed");
+  const auto why = [&](const ChannelMaxima& observed, double strength) {
+    return error_text([&] { (void)equalise(norms.plan, weights, observed, strength); });
+  };
+  EXPECT_CONTAINS(why(maxima, 0), "strength 0, expected above 0");
+  EXPECT_CONTAINS(why(maxima, 1.5), "strength 1.5");
+  EXPECT_CONTAINS(why(ChannelMaxima(), 0.5), "nothing was observed");
   ChannelMaxima others;
   others.begin_observation("other", plan_digest(norms.plan));
   others.observe("folded.a.weight", 16, before.at("s.folded"));
-  EXPECT_CONTAINS(error_text([&] { equalise(norms.plan, weights, others, 0.5); }),
-                  "weights other, these are map");
+  EXPECT_CONTAINS(why(others, 0.5), "weights other, these are map");
 }
 
 TEST(Equalisation, FoldedNormsGetOneWeightPerSite) {
   const Plan plan = build_plan(tiny_pi0(), kSizes);
   Equalisation equalisation;
-  equalisation.set("expert.0.qkv.weight", std::vector<float>(8, 2));
+  equalisation.set("expert.0.qkv.weight", std::vector<int>(8, 1));
   const Plan changed = equalised(plan, equalisation);
   EXPECT_EQ(changed.weights.size(), plan.weights.size() + 1);
   EXPECT_EQ(changed.weights.back().name, "expert.0.qkv.weight.equalising_norm");
@@ -552,6 +546,50 @@ TEST(Equalisation, WithoutFactorsChangesNothing) {
   const Plan same = equalised(plan, {});
   EXPECT_EQ(same.weights.size(), plan.weights.size());
   EXPECT_EQ(plan_digest(same), plan_digest(plan));
+}
+
+// ---- files
+
+Equalisation small() {
+  Equalisation equalisation{.strength = 0.5, .octaves = {}};
+  equalisation.set("a.weight", {0, -3, 12});
+  equalisation.set("b.weight", {1});
+  return equalisation;
+}
+
+TEST(EqualisationFile, GoesWithObservationsAndCalibration) {
+  const TemporaryFolder folder;
+  Calibration calibration;
+  calibration.observations.begin("weights", "plan", small());
+  calibration.observe("site", -1, std::vector<float>{1, 2});
+  calibration.observations.end(10);
+  calibration.observations.save(folder.path() / "observed.json");
+  Observations resumed = Observations::load(folder.path() / "observed.json");
+  EXPECT_EQ(resumed.equalisation, small());
+  EXPECT_CONTAINS(error_text([&] { resumed.begin("weights", "plan"); }),
+                  "of a model that is equalised with strength 0.5, this one is not equalised");
+  resumed.begin("weights", "plan", small());
+
+  calibration.finish(RangeEstimator::kMinMax, 1, false);
+  calibration.save(folder.path() / "calibration.json");
+  EXPECT_EQ(Calibration::load(folder.path() / "calibration.json").observations.equalisation,
+            small());
+}
+
+TEST(EqualisationFile, IsRefusedWhereItIsDamaged) {
+  const auto why = [](const nlohmann::json& equalisation) {
+    const nlohmann::json json{{"equalisation", equalisation}};
+    return error_text([&] { (void)read_equalisation(JsonFields(json, "file: "), "file"); });
+  };
+  EXPECT_CONTAINS(why({{"strength", 2}, {"octaves", {{"a", {1}}}}}), "strength");
+  EXPECT_CONTAINS(why({{"strength", 1}}), "octaves");
+  EXPECT_CONTAINS(why({{"strength", 1}, {"octaves", nlohmann::json::object()}}), "octaves");
+  const std::string list = "file: equalisation: site a, expected a list of integers from -12 to 12";
+  EXPECT_CONTAINS(why({{"strength", 1}, {"octaves", {{"a", 1}}}}), list);
+  EXPECT_CONTAINS(why({{"strength", 1}, {"octaves", {{"a", {0.5}}}}}), list);
+  EXPECT_CONTAINS(why({{"strength", 1}, {"octaves", {{"a", {13}}}}}), list);
+  EXPECT_CONTAINS(why({{"strength", 1}, {"octaves", {{"a", {18446744073709551615u}}}}}), list);
+  EXPECT_CONTAINS(why({{"strength", 1}, {"octaves", {{"a", {1}}}}, {"more", 1}}), "more");
 }
 
 TEST(QuantisedNorms, AreThoseThatARecipeQuantises) {

@@ -99,6 +99,9 @@ class Observations:
     def plan_digest(self) -> str: ...
     recipe: str
     @property
+    def equalisation(self) -> Equalisation:
+        """Of the model that was observed."""
+    @property
     def samples(self) -> int:
         """Observations that are complete."""
     @property
@@ -145,6 +148,9 @@ class Calibration:
     def plan_digest(self) -> str:
         """Over the layers of the model: other cameras, lengths and steps have the same."""
     @property
+    def equalisation(self) -> Equalisation:
+        """Of the model that was observed."""
+    @property
     def samples(self) -> int:
         """Observations it was measured on."""
     @property
@@ -164,13 +170,14 @@ class ChannelMaxima:
         """Observations it was measured on."""
 
 class Equalisation:
-    """A factor per channel and site: the activation is divided by it, the weights are multiplied."""
+    """Per channel and site a power of two: the activation is divided by it, the weights are multiplied."""
 
-    def __init__(self, strength: float, factors: dict[str, list[float]]) -> None: ...
+    def __init__(self, strength: float, octaves: dict[str, list[int]]) -> None: ...
     @property
     def strength(self) -> float: ...
     @property
-    def factors(self) -> dict[str, list[float]]: ...
+    def octaves(self) -> dict[str, list[int]]:
+        """Empty: not equalised."""
 
 class Guidance:
     """The previous chunk, for real-time chunking."""
