@@ -8,6 +8,7 @@ group of rows is rounded as the format does it. `test/core/test_mixed_ranges.cpp
 six calls.
 """
 
+import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,11 +28,6 @@ from flashrt_core.programs import ProgramKey, Programs
 
 GOLDEN = Path(__file__).parents[1] / 'golden'
 E4M3_LARGEST = 448.0
-# Whatever the language models read, also what the recipes of the package hold in bfloat16.
-RECIPE = """{"format": "flashrt_recipe", "version": 1, "name": "language_e4m3", "values": "f32", "rules": [
-  {"match": "*", "weight": "f32", "activation": "f32"},
-  {"match": "prefix.*", "weight": "f32", "activation": "e4m3"},
-  {"match": "prompt.*", "weight": "f32", "activation": "e4m3"}]}"""
 
 
 @dataclass(frozen=True)
@@ -46,6 +42,19 @@ class Model:
     slot: int = -1
 
     CAMERAS, WORDS = 1, 12
+
+    @property
+    def recipe(self) -> dict:
+        """Whatever the linears there read in e4m3, also what recipes of the package hold in bfloat16."""
+        plain = {'match': '*', 'weight': 'f32', 'activation': 'f32'}
+        rules = [plain, plain | {'match': f'{self.prefix}*', 'activation': 'e4m3'}]
+        return {
+            'format': 'flashrt_recipe',
+            'version': 1,
+            'name': 'mixed_ranges',
+            'values': 'f32',
+            'rules': rules,
+        }
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,7 @@ def measure(model: Model, folder: Path) -> list[Site]:
     """Every site of the model; files go into the folder."""
     checkpoint = plant(GOLDEN / model.checkpoint, folder / model.name, model.fault)
     recipe = folder / 'recipe.json'
-    recipe.write_text(RECIPE)
+    recipe.write_text(json.dumps(model.recipe))
     settings = BenchSettings(
         checkpoint=str(checkpoint), cameras=model.CAMERAS, prompt_length=model.WORDS, steps=1
     )
