@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from flashrt_core.errors import Error
 
 if TYPE_CHECKING:
-    from flashrt_core._core import Calibration
+    from flashrt_core._core import Calibration, ChannelMaxima, Equalisation
 
 
 class ModelConfig(Protocol):
@@ -60,6 +60,9 @@ class Engine(Protocol):
     @property
     def device(self) -> Device: ...
 
+    @property
+    def equalisation(self) -> 'Equalisation': ...
+
     def infer(
         self,
         images: NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame],
@@ -77,6 +80,17 @@ class Engine(Protocol):
         noise: NDArray[np.float32],
         state: NDArray[np.float32] | None = None,
     ) -> None: ...
+
+    def observe_channels(
+        self,
+        maxima: 'ChannelMaxima',
+        images: NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame],
+        tokens: NDArray[np.int32],
+        noise: NDArray[np.float32],
+        state: NDArray[np.float32] | None = None,
+    ) -> None: ...
+
+    def equalise(self, maxima: 'ChannelMaxima', strength: float) -> 'Equalisation': ...
 
 
 class Core(Protocol):
@@ -110,6 +124,7 @@ class Core(Protocol):
         state_rows: int = 1,
         embodiment_slot: int = -1,
         allow_untrained: bool = False,
+        equalisation: 'Equalisation | None' = None,
     ) -> Engine: ...
 
     def Frame(  # noqa: N802

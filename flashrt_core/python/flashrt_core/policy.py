@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,9 @@ from flashrt_core.prompt import check_prompt
 from flashrt_core.rtc import guidance_scale, prefix_weights
 from flashrt_core.settings import CheckpointSettings, GuidanceSettings, PolicySettings
 from flashrt_core.types import ActionChunk, ActionPrefix, Observation, OutOfRange, PolicySpec
+
+if TYPE_CHECKING:
+    from flashrt_core._core import Equalisation
 
 __all__ = [
     'FlashPolicy',
@@ -366,12 +369,17 @@ class FlashPolicy:
 
 
 def load_policy(
-    settings: CheckpointSettings, core: Core | None = None, *, float_activations: bool = False
+    settings: CheckpointSettings,
+    core: Core | None = None,
+    *,
+    float_activations: bool = False,
+    equalisation: 'Equalisation | None' = None,
 ) -> FlashPolicy:
     """Reads the checkpoint's files, checks them against the settings, and compiles the engine.
 
     settings: PolicySettings or GrootSettings, as the model needs. core: a stand-in for the native module.
-    float_activations: what the recipe quantises is held in float, to calibrate.
+    To calibrate: float_activations, what the recipe quantises is held in float; equalisation, of the
+    calibration to come.
     """
     core = core or native_core()
     _refuse_missing('calibration', settings.calibration, '`flashrt calibrate` writes it')
@@ -394,6 +402,7 @@ def load_policy(
         recipe=settings.recipe,
         calibration=_path(settings.calibration),
         float_activations=float_activations,
+        **({} if equalisation is None else {'equalisation': equalisation}),
         packed=_path(settings.packed),
         backend=settings.backend,
         threads=settings.threads,

@@ -10,7 +10,7 @@ from flashrt_core.engine import native_core
 from flashrt_core.samples import AnySample
 
 if TYPE_CHECKING:
-    from flashrt_core._core import Engine, ModelConfig
+    from flashrt_core._core import Engine, Equalisation, ModelConfig
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class Programs:
         recipe: str = 'f32',
         calibration: str | os.PathLike | None = None,
         float_activations: bool = False,
+        equalisation: 'Equalisation | None' = None,  # to calibrate: of a calibration to come
         backend: str = 'cpu',
         random_seed: int | None = None,
         random_outliers: float = 1.0,
@@ -84,6 +85,7 @@ class Programs:
             random_outliers=random_outliers,
             packed=packed,
             embodiment_slot=embodiment_slot,
+            **({} if equalisation is None else {'equalisation': equalisation}),
             **backend_options,
         )
         self._compiled: dict[ProgramKey, Engine] = {}

@@ -3,9 +3,10 @@
 """`flashrt calibrate`: what a model or a robot saw to the scales of quantised activations."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -23,8 +24,10 @@ from flashrt_core.calibrate import (
 )
 from flashrt_core.cli.options import INT_MAX, EmbodimentSlot, Packed, Tuning, given
 from flashrt_core.errors import Error
+from flashrt_core.policy import FlashPolicy
 from flashrt_core.recordings import open_recording
-from flashrt_core.samples import read_samples
+from flashrt_core.samples import AnySample, read_samples
+from flashrt_core.types import Observation
 
 if TYPE_CHECKING:
     from flashrt_core._core import Calibration
@@ -77,6 +80,14 @@ def run(
         float | None, typer.Option(help='Of the values inside the range, for percentile; else 0.9999.')
     ] = None,
     per_step: Annotated[bool, typer.Option('--per-step', help='One scale per denoise step.')] = False,
+    equalise: Annotated[
+        float | None,
+        typer.Option(
+            help='Evens out channels that are far larger than the others first, by moving them into the '
+            'weights, in a pass of its own over the samples. Strength: 1 evens out the activations, towards '
+            '0 the weights; 0.5 is a good first try. Else not at all.'
+        ),
+    ] = None,
     observed: Annotated[
         Path | None,
         typer.Option(
@@ -111,7 +122,7 @@ def run(
     if observations is not None and params is None:
         raise Error(f'calibrate: --observations {observations} is for a recording, which needs --params')
     how = CalibrationSettings(
-        recipe or 'fp8', estimator, DEFAULT_FRACTION if fraction is None else fraction, per_step
+        recipe or 'fp8', estimator, DEFAULT_FRACTION if fraction is None else fraction, per_step, equalise
     )
     engine = given(backend=backend, packed=packed, device=device, tuning=tuning, threads=threads)
     if observed is not None:
@@ -128,7 +139,7 @@ def run(
             )
     elif samples is None and output is not None and source.is_file():
         _check_folder(output)
-        if unused := engine | given(recipe=recipe, observed=observed):
+        if unused := engine | given(recipe=recipe, observed=observed, equalise=equalise):
             raise Error(
                 f'calibrate: {source} is a file of observations: it needs no model, so without '
                 + ', '.join(f'--{name}' for name in unused)
@@ -141,7 +152,7 @@ def run(
                 '--params FILE'
             )
         _check_folder(output)
-        named = _with_progress(read_samples(samples, embodiment_slot))
+        named = _Again(partial(read_samples, samples, embodiment_slot))
         with _saying_what_is_kept(observed):
             calibration = calibrate(
                 source, named, how, embodiment_slot=embodiment_slot, kept_in=observed, **engine
@@ -181,10 +192,23 @@ def _from_recording(
             raise Error(f'calibrate: give --output, or name the file as model.calibration in {params}')
         target = Path(target)
         _check_folder(target)
-        policy = load_to_calibrate(settings)
-        observed = _with_progress(recording.observations(policy, count), count)
         how = replace(how, recipe=settings.recipe)
-        return calibrate_policy(policy, observed, how, kept_in), target
+
+        def observed(policy: FlashPolicy) -> Iterator[tuple[str, Observation]]:
+            return _with_progress(recording.observations(policy, count), count)
+
+        policy = load_to_calibrate(settings, how, observed, kept_in)
+        return calibrate_policy(policy, observed(policy), how, kept_in), target
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Samples that are read anew each time, so that they need not all be held."""
+
+    read: Callable[[], Iterable[tuple[str, AnySample]]]
+
+    def __iter__(self) -> Iterator[tuple[str, AnySample]]:
+        return _with_progress(self.read())
 
 
 def _check_folder(output: Path) -> None:
