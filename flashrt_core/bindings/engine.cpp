@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
+#include "runtime/engine.hpp"
+
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
@@ -12,8 +14,8 @@
 #include "bindings/frame.hpp"
 #include "models/inputs.hpp"
 #include "plan/print.hpp"
+#include "quant/recipe_json.hpp"
 #include "runtime/compare.hpp"
-#include "runtime/engine.hpp"
 #include "runtime/measure.hpp"
 #include "runtime/packed.hpp"
 
@@ -143,6 +145,10 @@ void bind_engine(py::module_& module) {
            py::arg("guidance").noconvert(), py::arg("committed_rows") = 0);
 
   module.def(
+      "recipe_json", [](const std::string& recipe) { return recipe_json(Recipe::named(recipe)); },
+      py::arg("name_or_path"), "A recipe as the text of a recipe file.");
+
+  module.def(
       "pack_weights",
       [](const std::filesystem::path& checkpoint, const std::filesystem::path& output,
          const std::string& recipe, std::optional<uint64_t> random_seed, int threads,
@@ -204,8 +210,9 @@ void bind_engine(py::module_& module) {
           py::arg("float_images") = false, py::arg("max_image_bytes") = 0,
           py::arg("frame_options") = std::vector<FrameOptions>(), py::arg("guided") = false,
           py::arg("image_sizes") = Sizes(), py::arg("markup_rows") = std::vector<int>(),
-          py::arg("state_rows") = 1, py::arg("keep_values") = false, py::arg("float_activations") = false, py::arg("equalisation") = py::none(),
-          py::arg("backend") = "cpu", py::arg("threads") = 0, py::arg("device") = 0,
+          py::arg("state_rows") = 1, py::arg("keep_values") = false, py::arg("float_activations") = false,
+          py::arg("equalisation") = py::none(), py::arg("backend") = "cpu", py::arg("threads") = 0,
+          py::arg("device") = 0,
           py::arg("tuning") = py::none(), py::arg("fast_accumulation") = true,
           py::arg("dependent_launch") = true, py::arg("specialised_kernels") = true,
           py::arg("random_seed") = py::none(), py::arg("random_outliers") = 1.0,
@@ -230,6 +237,18 @@ void bind_engine(py::module_& module) {
           py::arg("image_sizes") = Sizes(), py::arg("markup_rows") = std::vector<int>(),
           py::arg("state_rows") = 1, py::arg("keep_values") = false,
           "Another program on the same weights.")
+      .def(
+          "with_recipe",
+          [](const Engine& engine, const std::string& recipe,
+             const std::optional<std::filesystem::path>& calibration, bool float_activations) {
+            const py::gil_scoped_release release;
+            return engine.with_recipe({.recipe = recipe,
+                                       .calibration = calibration.value_or(std::filesystem::path()),
+                                       .float_activations = float_activations});
+          },
+          py::arg("recipe"), py::kw_only(), py::arg("calibration") = py::none(),
+          py::arg("float_activations") = false,
+          "The same program in another recipe, from the same weights.")
       .def(
           "infer",
           [](Engine& engine, const Images& images, const Array<int32_t>& tokens,

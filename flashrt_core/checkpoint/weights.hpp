@@ -64,7 +64,7 @@ class Weights {
   std::vector<std::filesystem::path> files() const { return source_->files(); }
 
  private:
-  std::unique_ptr<const Source> source_;
+  std::shared_ptr<const Source> source_;  // copies read from the same
 };
 
 // Ends the digest of weights of this embodiment.

@@ -97,47 +97,64 @@ struct Engine::Model {
   EngineOptions options;  // to read the weights again
   ModelConfig config;
   Recipe recipe;
-  std::unique_ptr<Backend> backend;
+  std::shared_ptr<Backend> backend;
   std::string weights_digest, plan_digest;
   Calibration calibration;
   Equalisation equalisation;
+  std::optional<Weights> source;  // kept from the first with_recipe() on
   std::shared_ptr<const DeviceWeights> weights;
+
+  // As the options say. Error, before any weight is read, where the backend cannot run it.
+  void read_recipe(const Plan& untyped);
+  // Calibration and weights for the recipe; `like` has others of the same source, to share them.
+  void upload(const Plan& untyped, const Weights& from, const Model* like);
 };
+
+void Engine::Model::read_recipe(const Plan& untyped) {
+  recipe = Recipe::named(options.recipe);
+  recipe.float_activations = options.float_activations;
+  backend->check_plan(assign_precision(untyped, recipe));
+}
+
+void Engine::Model::upload(const Plan& untyped, const Weights& from, const Model* like) {
+  equalisation = options.equalisation;
+  if (!options.calibration.empty()) {
+    FLASHRT_CHECK(options.equalisation.empty(), "factors of an equalisation were given beside ",
+                  "calibration ", options.calibration.string(), ", which has its own or none");
+    calibration = Calibration::load(options.calibration);
+    calibration.check_fits(options.calibration.string(), weights_digest, plan_digest);
+    equalisation = calibration.observations.equalisation;
+  }
+  FLASHRT_CHECK(equalisation.empty() || options.packed.empty(), "the weights in ",
+                options.packed.string(),
+                " were packed without equalisation, which the calibration asks for; use the "
+                "checkpoint itself, or calibrate without equalisation");
+  const Plan plan = assign_precision(equalised(untyped, equalisation), recipe);
+  for (const ValueInfo& value : plan.values) {
+    FLASHRT_CHECK(!has_scale(held_format(value)) || !options.calibration.empty(), "recipe ",
+                  recipe.name, " quantises ", value.name,
+                  ", but no calibration was given; `flashrt calibrate` makes one");
+  }
+  const Weights read = equalised(from, untyped, equalisation);
+  // Equalised in another way, all of them are others.
+  const DeviceWeights* shared =
+      like && like->equalisation == equalisation ? like->weights.get() : nullptr;
+  check_free_memory(*backend, plan, options.program.keep_values,
+                    shared ? backend->shared_bytes(plan, *shared) : 0);
+  weights = shared ? backend->upload_like(plan, read, *shared) : backend->upload(plan, read);
+}
 
 Engine::Engine(const EngineOptions& options) : model_(std::make_shared<Model>()) {
   model_->options = options;
   model_->backend = make_backend(options.backend, options.backend_options);
-  model_->recipe = Recipe::named(options.recipe);
-  model_->recipe.float_activations = options.float_activations;
   model_->config = config_of(options);
   const Plan untyped = untyped_plan_for(model_->config, options.program.plan);
   // What calibrations and packed weights are for.
   model_->plan_digest = flashrt::plan_digest(untyped);
-  model_->backend->check_plan(assign_precision(untyped, model_->recipe));
-  Weights weights = weights_of(options, model_->config, model_->plan_digest);
+  model_->read_recipe(untyped);
+  const Weights weights = weights_of(options, model_->config, model_->plan_digest);
   model_->weights_digest = weights.digest();
-  model_->equalisation = options.equalisation;
-  if (!options.calibration.empty()) {
-    FLASHRT_CHECK(options.equalisation.empty(), "factors of an equalisation were given beside ",
-                  "calibration ", options.calibration.string(), ", which has its own or none");
-    model_->calibration = Calibration::load(options.calibration);
-    model_->calibration.check_fits(options.calibration.string(), model_->weights_digest,
-                                   model_->plan_digest);
-    model_->equalisation = model_->calibration.observations.equalisation;
-  }
-  FLASHRT_CHECK(model_->equalisation.empty() || options.packed.empty(), "the weights in ",
-                options.packed.string(),
-                " were packed without equalisation, which the calibration asks for; use the "
-                "checkpoint itself, or calibrate without equalisation");
-  const Plan plan = assign_precision(equalised(untyped, model_->equalisation), model_->recipe);
-  for (const ValueInfo& value : plan.values) {
-    FLASHRT_CHECK(!has_scale(held_format(value)) || !options.calibration.empty(), "recipe ",
-                  model_->recipe.name, " quantises ", value.name,
-                  ", but no calibration was given; `flashrt calibrate` makes one");
-  }
-  check_free_memory(*model_->backend, plan, options.program.keep_values);
-  model_->weights =
-      model_->backend->upload(plan, equalised(std::move(weights), untyped, model_->equalisation));
+  model_->upload(untyped, weights, nullptr);
   *this = Engine(model_, options.program);
 }
 
@@ -177,6 +194,27 @@ Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 
 Engine Engine::recompile(const ProgramOptions& options) const { return Engine(model_, options); }
+
+Engine Engine::with_recipe(const RecipeOptions& options) const {
+  if (!model_->source) {
+    Weights source = weights_of(model_->options, model_->config, model_->plan_digest);
+    FLASHRT_CHECK(source.digest() == model_->weights_digest, "the weights of ",
+                  model_->options.checkpoint.string(), " were ", model_->weights_digest,
+                  " when they were loaded and are ", source.digest(), " now; load them again");
+    model_->source = std::move(source);
+  }
+  auto other = std::make_shared<Model>(*model_);
+  other->options.recipe = options.recipe;
+  other->options.calibration = options.calibration;
+  other->options.float_activations = options.float_activations;
+  other->options.equalisation = {};
+  other->options.program = options_;
+  other->calibration = {};
+  const Plan untyped = untyped_plan_for(other->config, options_.plan);
+  other->read_recipe(untyped);
+  other->upload(untyped, *other->source, model_.get());
+  return Engine(std::move(other), options_);
+}
 
 const ModelConfig& Engine::config() const { return model_->config; }
 const ProgramOptions& Engine::program_options() const { return options_; }

@@ -54,6 +54,13 @@ struct EngineOptions {
   ProgramOptions program;
 };
 
+// How weights that an engine has are run in another way; as in EngineOptions.
+struct RecipeOptions {
+  std::string recipe = "f32";
+  std::filesystem::path calibration;
+  bool float_activations = false;
+};
+
 // Real-time chunking: what is known of the chunk to come. Spans are empty or full size.
 struct Guidance {
   std::span<const float> previous;  // [N, A], model space
@@ -101,6 +108,9 @@ class Engine {
 
   // Another program on the same weights.
   Engine recompile(const ProgramOptions& options) const;
+  // The same program in another recipe. A backend that can shares the weights that both recipes
+  // hold in the same form; the others are read from the source again. Error if that has changed.
+  Engine with_recipe(const RecipeOptions& options) const;
 
   const ModelConfig& config() const;
   const ProgramOptions& program_options() const;

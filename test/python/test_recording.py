@@ -17,6 +17,11 @@ import flashrt_core.recordings
 from flashrt_core._core import Calibration, pack_weights
 from flashrt_core.cli import calibrate
 from flashrt_core.errors import Error
+from flashrt_core.proposal import Limit, propose
+from flashrt_core.result_file import write_result
+from flashrt_core.sensitivity import SensitivitySettings, open_bench, study
+from flashrt_core.sensitivity_file import StoredStudy, worst_joint
+from flashrt_core.trials import Source
 from flashrt_core.types import Observation
 from flashrt_ros.bag import Bag, BagError
 from flashrt_ros.bag_inputs import observations
@@ -233,3 +238,61 @@ def test_settings_of_a_recording_are_those_of_the_node(write_params):
     params = write_params(model={'tuning': '/var/t.json', 'device': 1})
     with open_recording(BAGS / 'plain_db3', params, pytest.fail) as recording:
         assert (recording.settings.tuning, recording.settings.device) == ('/var/t.json', 1)
+
+
+# ---- sensitivity
+
+
+def test_errors_of_joints_are_in_the_units_of_the_robot(flashrt, write_params, policy, tmp_path):
+    """Against actions of the policy itself, on the observations of the recording."""
+    params = write_params()
+    bag = BAGS / 'plain_db3'
+    source = Source(
+        recording=str(bag),
+        params=str(params),
+        observations=2,
+        calibrate_on=2,
+        backend_options={'threads': 2},
+    )
+    scales = tmp_path / 'made.json'
+    bench = open_bench(SensitivitySettings(source, curve=0), tmp_path, scales)
+    assert not [trial.name for trial in bench.trials.judged if trial.name in Calibration.load(scales).origin]
+    found = bench.measure(bench.load(()), ()).errors
+    parameters, _ = load_parameters_file(write_params(model={'calibration': str(scales)}))
+    quantised = load_policy(parameters)
+    quantised.set_prompt(parameters.prompt)
+    names = [trial.name for trial in bench.trials.judged]
+    squares = []
+    with open_recording(bag, params, pytest.fail) as recording:
+        for name, observation in recording.observations(policy, 4):
+            if name in names:
+                noise = bench.trials.judged[names.index(name)].noise
+                chunks = [each.infer(observation, noise=noise) for each in (policy, quantised)]
+                squares.append((chunks[0].actions - chunks[1].actions) ** 2)
+    assert bench.joints == parameters.commanded_joints
+    rms = np.sqrt(np.mean(squares, axis=(0, 1)))
+    np.testing.assert_allclose([joint.rms for joint in found.joints], rms, rtol=1e-6)
+    assert rms.min() > 0
+    worst = np.sqrt(np.max(squares, axis=(0, 1)))
+    np.testing.assert_allclose([joint.worst for joint in found.joints], worst, rtol=1e-6)
+
+
+def test_a_proposed_recipe_holds_the_worst_joint_within_its_limit(flashrt, write_params, tmp_path):
+    source = Source(
+        recording=str(BAGS / 'plain_db3'),
+        params=str(write_params()),
+        observations=2,
+        calibrate_on=1,
+        backend_options={'threads': 2},
+    )
+    settings = SensitivitySettings(source, curve=0, command='flashrt sensitivity')
+    file = tmp_path / 'study.json'
+    bench = open_bench(settings, tmp_path, tmp_path / 'made.json')
+    study(settings, bench, lambda content: write_result(file, content))
+    stored = StoredStudy.read(file)
+    errors = sorted(variant.error('joint') for variant in stored.variants.values())
+    limit = (errors[0] + errors[-1]) / 2
+    proposal = propose(stored, Limit(max_error=limit, measure='joint'), (), lambda text: None)
+    name, rms = worst_joint(proposal.errors)
+    assert name in bench.joints
+    assert rms <= limit

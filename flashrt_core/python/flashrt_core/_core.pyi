@@ -393,6 +393,17 @@ class Engine:
         keep_values: bool = False,
     ) -> Engine:
         """Another program on the same weights."""
+    def with_recipe(
+        self,
+        recipe: str,
+        *,
+        calibration: str | PathLike[str] | None = None,
+        float_activations: bool = False,
+    ) -> Engine:
+        """The same program in another recipe, from the same weights.
+
+        On the CPU weights that both recipes hold in the same form are shared.
+        """
     def infer(
         self,
         images: NDArray[np.uint8] | NDArray[np.float32] | Sequence[Frame],
@@ -503,6 +514,9 @@ class Engine:
     def plan_stats(self) -> dict[str, int | float]:
         """calls, quantize_calls, arena_bytes (planned), unplanned_bytes (no memory reused), stored_weight_bytes
         (in the types and formats of the recipe), weight_bytes (as the backend holds them)."""
+
+def recipe_json(name_or_path: str) -> str:
+    """A recipe as the text of a recipe file."""
 
 def pack_weights(
     checkpoint: str | PathLike[str],

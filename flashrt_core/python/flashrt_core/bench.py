@@ -21,6 +21,7 @@ from flashrt_core.ceilings import CEILINGS, Ceilings, Work, work_of
 from flashrt_core.engine import native_core
 from flashrt_core.errors import Error
 from flashrt_core.programs import BackendOptions, ProgramKey, Programs
+from flashrt_core.recipes import Recipe, runs_on
 from flashrt_core.samples import Sample
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class BenchSettings:
     reference: str | None = None  # a recipe to take errors against
     reference_samples: int = 2
     backend_options: BackendOptions = field(default_factory=BackendOptions)
+    command: str = ''  # that this is, for the report
 
     def __post_init__(self) -> None:
         if self.calibration is not None and self.calibrate:
@@ -118,6 +120,9 @@ class BenchReport:
     versions: str
     model: str
     weights_digest: str
+    recipe: dict  # as a recipe file holds it
+    runs_on: str  # backends
+    stored_weight_bytes: int  # in the types of the recipe
     calibration_origin: str
     accuracy: Accuracy | None
     load_s: float
@@ -132,7 +137,7 @@ class BenchReport:
     memory_bytes: dict[str, int]
 
     def to_json(self) -> str:
-        content = {'format': FORMAT, 'version': VERSION} | asdict(self)
+        content = {'format': FORMAT, 'version': VERSION, 'command': self.settings.command} | asdict(self)
         for table in ('stages', 'operations', 'calls'):
             for row, stored in zip(getattr(self, table), content[table], strict=True):
                 stored['share'] = row.share
@@ -204,6 +209,7 @@ def bench(settings: BenchSettings) -> BenchReport:
     calls = engine.report_calls(settings.prompt_length)
     device = engine.device
     stats = engine.plan_stats()
+    recipe = Recipe.read(settings.recipe)
     ceilings = CEILINGS.get(device.name)
     call_rows, operation_rows = _call_tables(calls, measured, ceilings)
     return BenchReport(
@@ -212,6 +218,9 @@ def bench(settings: BenchSettings) -> BenchReport:
         versions=device.versions,
         model=programs.config.model_type,
         weights_digest=engine.weights_digest,
+        recipe=recipe.content(),
+        runs_on=runs_on(recipe.emulated(call.name for call in calls)),
+        stored_weight_bytes=round(stats['stored_weight_bytes']),
         calibration_origin=origin if calibration else 'none',
         accuracy=accuracy,
         load_s=load_s,

@@ -3,6 +3,7 @@
 """The programs that recorded samples need, compiled once each over the same weights."""
 
 import os
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
@@ -40,6 +41,11 @@ class ProgramKey:
             markup_rows=sample.markup_rows,
         )
 
+    @property
+    def program(self) -> dict[str, Any]:
+        """As the native module takes it."""
+        return vars(self) | {'times': list(self.times)}
+
     def keeping_values(self) -> 'ProgramKey':
         return replace(self, keep_values=True)
 
@@ -73,31 +79,43 @@ class Programs:
         embodiment_slot: int = -1,  # GR00T
         **backend_options: Unpack[BackendOptions],
     ) -> None:
-        core = cast(Any, native_core())
-        self._load = lambda program: core.Engine(
-            os.fspath(checkpoint),
-            **program,
-            recipe=recipe,
-            calibration=calibration,
-            float_activations=float_activations,
-            backend=backend,
-            random_seed=random_seed,
-            random_outliers=random_outliers,
-            packed=packed,
-            embodiment_slot=embodiment_slot,
+        self._core = cast(Any, native_core())
+        self._checkpoint = os.fspath(checkpoint)
+        self._options: dict[str, Any] = {
+            'recipe': recipe,
+            'calibration': calibration,
+            'float_activations': float_activations,
             **({} if equalisation is None else {'equalisation': equalisation}),
+            'backend': backend,
+            'random_seed': random_seed,
+            'random_outliers': random_outliers,
+            'packed': packed,
+            'embodiment_slot': embodiment_slot,
             **backend_options,
-        )
+        }
         self._compiled: dict[ProgramKey, Engine] = {}
-        read_config = core.read_model_config if random_seed is None else core.named_config
-        self.config: ModelConfig = read_config(os.fspath(checkpoint))
+        read_config = self._core.read_model_config if random_seed is None else self._core.named_config
+        self.config: ModelConfig = read_config(self._checkpoint)
 
     def get(self, key: ProgramKey) -> 'Engine':
         """The weights are loaded with the first program."""
         if key not in self._compiled:
             any_engine = next(iter(self._compiled.values()), None)
-            program = vars(key) | {'times': list(key.times)}
-            self._compiled[key] = (
-                self._load(program) if any_engine is None else any_engine.recompile(**program)
-            )
+            if any_engine is None:
+                engine = self._core.Engine(self._checkpoint, **key.program, **self._options)
+            else:
+                engine = any_engine.recompile(**key.program)
+            self._compiled[key] = engine
         return self._compiled[key]
+
+    def with_recipe(self, recipe: str, calibration: str | None) -> 'Programs':
+        """Another recipe over the same weights; a backend that can shares those that both hold alike."""
+        other = copy(self)
+        changes = {'recipe': recipe, 'calibration': calibration, 'float_activations': False}
+        other._options = self._options | changes
+        other._options.pop('equalisation', None)
+        other._compiled = {}
+        if self._compiled:
+            key, engine = next(iter(self._compiled.items()))
+            other._compiled[key] = engine.with_recipe(recipe, calibration=calibration)
+        return other

@@ -20,6 +20,7 @@ class Recording(Protocol):
     """An open recording, and the parameters that a robot is run with."""
 
     settings: CheckpointSettings  # of the policy that the parameters describe
+    joints: tuple[str, ...]  # in the order of its actions
 
     def observations(self, policy: Policy, count: int) -> Iterator[tuple[str, Observation]]:
         """At most `count`, with their names, spread over the recording; the policy gets its prompt.

@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """The `flashrt` command: its sub-commands are what installed packages register as `flashrt.commands`."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in [name for name in sorted(commands) if name in arguments[:1]] or sorted(commands):
         app.command(name)(commands[name].load())
     try:
-        app(arguments, prog_name='flashrt')
+        app(arguments, prog_name='flashrt', obj=shlex.join(['flashrt', *arguments]))
     except Error as fault:
         print(f'error: {fault}', file=sys.stderr)
         sys.exit(2)

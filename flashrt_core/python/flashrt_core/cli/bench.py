@@ -14,7 +14,15 @@ from rich.table import Table
 from flashrt_core.bench import BenchReport, BenchSettings, Percentiles, Row, bench, write_json
 from flashrt_core.calibrate import Estimator
 from flashrt_core.cli.compare import accuracy_table
-from flashrt_core.cli.options import CAMERAS_MAX, ROWS_MAX, SEED_MAX, Device, EmbodimentSlot, Threads
+from flashrt_core.cli.options import (
+    CAMERAS_MAX,
+    ROWS_MAX,
+    SEED_MAX,
+    Device,
+    EmbodimentSlot,
+    Threads,
+    command_line,
+)
 from flashrt_core.errors import Error
 from flashrt_core.programs import BackendOptions
 
@@ -23,6 +31,7 @@ SLOWEST_SHOWN = 20  # all of them are in the JSON file
 
 
 def run(
+    context: typer.Context,
     checkpoint: Annotated[Path | None, typer.Option(help='Folder with config.json and weights.')] = None,
     random_weights: Annotated[
         str | None,
@@ -119,6 +128,7 @@ def run(
             dependent_launch=dependent_launch,
             specialised_kernels=specialised_kernels,
         ),
+        command=command_line(context),
     )
     report = bench(settings)
     if json_file is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 Backend = Annotated[str, typer.Option(help='What runs the model: cpu or cuda.')]
 INT_MAX = 2**31 - 1
@@ -28,3 +29,14 @@ Seed = Annotated[
 def given(**options: Any) -> dict[str, Any]:
     """Those that were given on the command line: the others are decided elsewhere."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def command_line(context: typer.Context) -> str:
+    """The command that runs, as it was typed, for results that say how they were made."""
+    return context.find_root().obj
+
+
+def table_console() -> Console:
+    """Where it is no terminal, as wide as the tables: a log file has no width."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)

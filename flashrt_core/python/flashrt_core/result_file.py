@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The flashrt_ros authors
+"""Results of the tools as JSON files: written whole or not at all, read by format and version."""
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from flashrt_core.errors import Error
+from flashrt_core.json_fields import Fields, read_object
+
+
+def write_result(path: Path, content: dict[str, Any]) -> None:
+    """A reader sees the file as it was before, or all of the new one."""
+    try:
+        with tempfile.NamedTemporaryFile('w', dir=path.parent, suffix='.part', delete=False) as file:
+            file.write(json.dumps(content, indent=1, allow_nan=False) + '\n')
+        os.replace(file.name, path)
+    except OSError as fault:
+        raise Error(f'{path} cannot be written: {fault}') from fault
+
+
+def check_output(path: Path) -> None:
+    """Before the work."""
+    if not path.resolve().parent.is_dir():
+        raise Error(f'folder {path.resolve().parent} of {path.name} does not exist')
+
+
+def read_result(path: Path, versions: dict[str, int]) -> Fields:
+    """versions: of the formats that are accepted."""
+    content = read_object(path)
+    known = content.choice('format', versions)
+    if (version := content.integer('version')) != versions[known]:
+        raise Error(f'{path} is {known} version {version}, this program reads version {versions[known]}')
+    return content
+
+
+def file_digest(path: str | os.PathLike) -> str:
+    """Of its bytes, sha256 as hex."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as fault:
+        raise Error(f'{path} cannot be read: {fault}') from fault
