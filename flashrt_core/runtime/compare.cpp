@@ -291,6 +291,9 @@ class Comparison {
 
 std::vector<CallDifference> compare(Engine& first, Engine& second, const ModelInput& input,
                                     bool all) {
+  FLASHRT_CHECK(first.equalisation() == second.equalisation(), "compare: the first engine is ",
+                describe(first.equalisation()), ", the second ", describe(second.equalisation()),
+                ": what their norms write is not the same; give both the same factors");
   Comparison comparison(first, second, all);
   first.load(input);
   second.load(input);

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 
 from flashrt_core._core import Calibration, Engine
 from flashrt_core.calibrate import CalibrationSettings, calibrate, calibrate_policy, load_to_calibrate
+from flashrt_core.equalising import equalise
 from flashrt_core.errors import Error
 from flashrt_core.policy import FlashPolicy
 from flashrt_core.programs import ProgramKey, Programs
@@ -252,6 +253,26 @@ def test_frames_that_the_engine_resizes_have_the_same_scales(settings):
     policy = load_to_calibrate(replace(settings, max_image_bytes=48 * 64 * 3))
     in_engine = calibrate_policy(policy, observed(policy), CalibrationSettings())
     assert scales_of(resized) == scales_of(in_engine)
+
+
+def test_what_a_policy_saw_equalises_it(settings):
+    """A plain policy sees it first, then the one that is calibrated, with the same noise."""
+    how = CalibrationSettings(equalise=0.5)
+    policy = load_to_calibrate(settings, how, observed)
+    calibration = calibrate_policy(policy, observed(policy), how)
+    assert calibration.origin.endswith('min_max, equalised with strength 0.5')
+    plain = load_to_calibrate(settings)
+    inputs = [
+        (name, plain.engine, plain.model_input(observation).inputs) for name, observation in observed(plain)
+    ]
+    assert calibration.equalisation.octaves == equalise(inputs, 0.5).octaves
+    assert scales_of(calibration) != scales_of(
+        calibrate_policy(plain, observed(plain), CalibrationSettings())
+    )
+    with pytest.raises(Error, match='goes through the observations twice'):
+        load_to_calibrate(settings, how)
+    with pytest.raises(Error, match='packed without equalisation'):
+        load_to_calibrate(replace(settings, packed='packed.safetensors'), how, observed)
 
 
 @pytest.mark.parametrize('as_frame', [False, True])

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer import Typer
+from typer.testing import CliRunner
 
-from flashrt_core._core import Calibration, Equalisation
+import flashrt_core.cli.calibrate as calibrate_command
+import flashrt_core.cli.compare as compare_command
+from flashrt_core._core import Calibration, Equalisation, pack_weights
 from flashrt_core.bench import BenchSettings, random_samples
 from flashrt_core.calibrate import CalibrationSettings, calibrate, calibrate_kept, calibrate_programs
 from flashrt_core.equalising import equalise
@@ -200,8 +204,6 @@ def test_a_recipe_that_quantises_no_norm_is_refused():
 
 
 def test_packed_weights_are_refused_by_name(tmp_path):
-    from flashrt_core._core import pack_weights
-
     packed = tmp_path / 'packed.safetensors'
     pack_weights(PI05.folder, packed, recipe='fp8')
     path = calibrated(tmp_path, PI05, equalise=0.5)
@@ -273,3 +275,51 @@ def test_it_recovers_outlier_channels_in_int8(tmp_path):
     watched = Programs(HEADS.folder, recipe=recipe, float_activations=True, **options).get(key)
     factors = equalise([('random', watched, sample.inputs) for sample in seen], 0.5)
     assert error(factors) < 0.9 * error(None)
+
+
+# ---- commands
+
+
+@pytest.fixture
+def flashrt():
+    """Commands as they are registered: name, arguments -> exit code, output, errors."""
+    app = Typer(pretty_exceptions_enable=False)
+    for command in (calibrate_command, compare_command):
+        app.command(command.__name__.rpartition('.')[2])(command.run)
+
+    def run(*arguments):
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        return result.exit_code, result.stdout, result.stderr
+
+    return run
+
+
+def test_commands(flashrt, tmp_path):
+    """The reference is equalised as well: the same values can be compared, within their bounds."""
+    file = tmp_path / 'scales.json'
+    case = PI05.folder / 'case_03.safetensors'
+    code, out, _ = flashrt('calibrate', PI05.folder, case, '-o', file, '--equalise', 0.5)
+    assert code == 0
+    assert out.rstrip().endswith('min_max, equalised with strength 0.5')
+    code, out, err = flashrt('compare', PI05.folder, case, '--recipe', 'fp8', '--calibration', file)
+    assert (code, err) == (0, '')
+    assert out.splitlines()[1] == '286 results of 114 values, 0 beyond their bounds'
+    code, out, _ = flashrt(
+        'compare', PI05.folder, case, '--recipe', 'fp8', '--calibration', file, '--free-running', '--calls'
+    )
+    assert code == 0
+    errors = {
+        row[0].strip(): float(row[2]) for row in (line.rsplit(maxsplit=4) for line in out.splitlines()[2:])
+    }
+    assert errors['denoise.0.attn_norm'] < 0.2
+
+
+def test_engines_that_are_not_equalised_alike_are_not_compared(tmp_path):
+    ((_, sample),) = PI05.samples()
+    key = ProgramKey.of(sample).keeping_values()
+    first = Programs(PI05.folder, threads=1).get(key)
+    second = Programs(PI05.folder, threads=1, equalisation=PI05.equalisation(0.5)).get(key)
+    with pytest.raises(
+        Error, match=r'first engine is not equalised, the second equalised with strength 0\.5'
+    ):
+        first.compare(second, *sample.inputs)

@@ -3,7 +3,7 @@
 """`flashrt compare`: where two backends or recipes part, call by call or running freely."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -14,9 +14,13 @@ from flashrt_core.accuracy import Accuracy, Difference, measure
 from flashrt_core.bench import ACCURACY_SEED, BenchSettings, random_samples
 from flashrt_core.cli.options import Backend, Device, EmbodimentSlot, Seed, Threads, Tuning
 from flashrt_core.comparison import CallRow, compare_calls
+from flashrt_core.engine import native_core
 from flashrt_core.errors import Error
 from flashrt_core.programs import BackendOptions, Programs
 from flashrt_core.samples import AnySample, read_samples
+
+if TYPE_CHECKING:
+    from flashrt_core._core import Equalisation
 
 
 def run(
@@ -74,6 +78,7 @@ def run(
     reference = Programs(
         checkpoint,
         recipe=reference_recipe,
+        equalisation=_equalisation_of(calibration),
         backend=reference_backend,
         random_seed=seed,
         random_outliers=outliers,
@@ -121,6 +126,13 @@ def run(
         console.print(escape(f'{row.value}: {why}'), highlight=False)
     if failed:
         raise typer.Exit(1)
+
+
+def _equalisation_of(calibration: Path | None) -> 'Equalisation | None':
+    """The reference is equalised as well: it computes the same, and what its norms write can be compared."""
+    if calibration is None:
+        return None
+    return cast(Any, native_core()).Calibration.load(calibration).equalisation
 
 
 def _random(checkpoint: str, programs: Programs) -> list[tuple[str, AnySample]]:
