@@ -128,7 +128,7 @@ def test_trace_has_a_block_per_step(golden, model_input, actions):
         ({'tokens': np.array([3, 512], np.int32)}, 'token 1 is 512, the vocabulary has 512'),
         ({'tokens': np.array([-1], np.int32)}, 'token 0 is -1'),
         ({'noise': np.zeros((9, 32), np.float32)}, '288 values, expected 10 x 32'),
-        ({'state': np.zeros(32, np.float32)}, '32 values, expected 0'),
+        ({'state': np.zeros(32, np.float32)}, 'state: 32 values, expected 1 x 0'),
         (
             {'images': np.zeros((2, 3, 56, 56), np.uint8)},
             r'images: shape \[2, 3, 56, 56\], expected \[2, 56, 56, 3\]',
