@@ -512,8 +512,8 @@ class Engine:
     def equalisation(self) -> Equalisation: ...
     def plan_text(self) -> str: ...
     def plan_stats(self) -> dict[str, int | float]:
-        """calls, quantize_calls, arena_bytes (planned), unplanned_bytes (no memory reused), stored_weight_bytes
-        (in the types and formats of the recipe), weight_bytes (as the backend holds them)."""
+        """calls, quantize_calls, arena_bytes (planned), unplanned_bytes (no memory reused), weight_bytes
+        (as the backend holds them), stored_weight_bytes (in the types and formats of the recipe)."""
 
 def recipe_json(name_or_path: str) -> str:
     """A recipe as the text of a recipe file."""

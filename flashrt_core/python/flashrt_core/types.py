@@ -153,8 +153,8 @@ class PolicySpec:
     # What the checkpoint calls the columns, those of the actions by what they move; empty: not known.
     state_columns: tuple[str, ...] = ()
     action_columns: tuple[str, ...] = ()
-    # Those of `cameras` that are another one in the past; and how many rows of actions ago the state is wanted
-    # too, oldest first.
+    # Those of `cameras` that are another one in the past; and how many rows of actions ago the state is
+    # wanted too, oldest first.
     past_cameras: Mapping[str, PastPicture] = field(default_factory=dict)
     past_states: tuple[int, ...] = ()
 
