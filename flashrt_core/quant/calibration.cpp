@@ -57,7 +57,10 @@ void Calibration::finish(RangeEstimator estimator, double fraction, bool per_ste
 }
 
 const Calibration::Site& Calibration::at(std::string_view site) const {
-  if (const auto found = sites_.find(site); found != sites_.end()) return found->second;
+  const std::string_view whole = site.substr(0, site.find('['));
+  for (const std::string_view name : {site, whole}) {
+    if (const auto found = sites_.find(name); found != sites_.end()) return found->second;
+  }
   throw Error(text("calibration has no site '", site, "'; nearest: ", nearest(site, sites())));
 }
 

@@ -45,8 +45,9 @@ class Calibration {
   // Turns the observations into scales: per site, or per site and step. May be called again.
   void finish(RangeEstimator estimator, double fraction, bool per_step);
 
-  // real = quantised * scale. One value, or one per step. Unknown site: Error naming it and the
-  // nearest known ones.
+  // real = quantised * scale. One value, or one per step. A part of a value, 'x[6:11]', that was
+  // not measured by itself has the scales of the whole, 'x': where other readers of x stay in
+  // float, the part is quantised alone. Unknown site: Error naming it and the nearest known ones.
   const std::vector<float>& scales(std::string_view site) const { return at(site).scales; }
   // What the scales are for. kNone: set by hand, for whatever has them.
   NumberFormat format(std::string_view site) const { return at(site).format; }

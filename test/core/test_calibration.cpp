@@ -88,6 +88,17 @@ TEST(Calibration, NamesUnknownSitesWithTheNearest) {
   EXPECT_CONTAINS(error_text([&] { calibration.set_scales("x", {}); }), "has no scale");
 }
 
+TEST(Calibration, APartThatWasNotMeasuredByItselfHasTheScalesOfTheWhole) {
+  Calibration calibration;
+  calibration.set_scales("context", {0.5f});
+  EXPECT_EQ(calibration.scales("context[6:11]"), std::vector<float>{0.5f});
+  calibration.set_scales("context[6:11]", {0.25f});
+  EXPECT_EQ(calibration.scales("context[6:11]"), std::vector<float>{0.25f});
+  EXPECT_EQ(calibration.scales("context[0:6]"), std::vector<float>{0.5f});
+  EXPECT_CONTAINS(error_text([&] { calibration.scales("contex[0:6]"); }),
+                  "no site 'contex[0:6]'; nearest: 'context[6:11]', 'context'");
+}
+
 TEST(Calibration, ComesBackFromAFileBitForBit) {
   const TemporaryFolder folder;
   Calibration saved;

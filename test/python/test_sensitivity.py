@@ -231,6 +231,19 @@ def test_another_recipe_needs_its_calibration_and_the_same_files(tmp_path):
         other.with_recipe('bf16')
 
 
+def test_parts_of_a_value_whose_readers_differ_are_calibrated(tmp_path):
+    """In GR00T one value has image and text rows: with one reader in float, the other's rows go alone."""
+    model, path = TINY.parent / 'groot_n16_tiny', tmp_path / 'result.json'
+    how = ('--embodiment-slot', 0, '--same-samples', '--curve', 2, '--threads', 2)
+    flashrt('sensitivity', model, model, '-o', path, '--by', 'backbone.image_kv,*.text_kv', *how)
+    content = json.loads(path.read_text())
+    calls = {group['name']: len(group['calls']) for group in content['groups']}
+    assert calls == {'*.text_kv': 3, 'backbone.image_kv': 1}
+    found = variants(path)
+    everything = max(found, key=len)
+    assert found[everything]['errors']['rms'] < found[frozenset()]['errors']['rms']
+
+
 # ---- recipes from a study
 
 
