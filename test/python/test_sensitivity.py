@@ -143,6 +143,13 @@ def test_observations_are_split_and_never_both_calibrated_on_and_judged(tmp_path
     calibrate(TINY, _samples('case_01'), CalibrationSettings(), threads=2).save(scales)
     said = refused(capsys, 'sensitivity', TINY, case, *how, '--calibration', scales)
     assert 'was calibrated on case_01[0], which is judged' in said
+    foreign = tmp_path / 'foreign.json'
+    foreign.write_text(json.dumps(json.loads(Path(scales).read_text()) | {'weights_digest': '0' * 16}))
+    said = refused(capsys, 'sensitivity', TINY, case, *how, '--calibration', foreign)
+    assert f'{foreign} was measured on weights 0000000000000000, these are' in said
+    other = TINY / 'case_02.safetensors'
+    flashrt('sensitivity', TINY, other, *how, '--calibration', scales)
+    assert 'names its first observations only' in capsys.readouterr().out
     flashrt('sensitivity', TINY, case, *how, '--calibration', scales, '--same-samples')
     content = json.loads(path.read_text())
     assert content['same_samples']

@@ -155,7 +155,7 @@ def open_bench(
     del reference, engine  # its weights, before others are loaded
     calibration, origin = settings.calibration, ''
     if calibration is not None:
-        origin = _checked_origin(calibration, trials, settings)
+        origin = _checked_origin(calibration, digest, trials, settings)
     elif recipe.needs_calibration(linear.name for linear in linears):
         _refuse_same(trials, settings)
         calibration = str(calibration_to)
@@ -175,9 +175,15 @@ def _refuse_same(trials: Trials, settings: SensitivitySettings) -> None:
             )
 
 
-def _checked_origin(path: str, trials: Trials, settings: SensitivitySettings) -> str:
-    """What a calibration says it was made on. It names a few observations: those must not be judged."""
-    origin = _origin(path)
+def _checked_origin(path: str, digest: str, trials: Trials, settings: SensitivitySettings) -> str:
+    """What a calibration says it was made on. It names its first observations: those must not be judged."""
+    calibration = cast(Any, native_core()).Calibration.load(path)
+    if calibration.weights_digest != digest:
+        raise Error(
+            f'sensitivity: {path} was measured on weights {calibration.weights_digest}, these are {digest}; '
+            'calibrate this checkpoint'
+        )
+    origin = calibration.origin
     found = [trial.name for trial in trials.judged if trial.name in origin]
     if found and not settings.same_samples:
         raise Error(

@@ -204,6 +204,8 @@ def _print(result: Sensitivity, output: Path) -> None:
     )
     say(f'recipe runs on: {runs_on(bench.recipe.emulated(calls))}')
     say(f'calibration: {bench.calibration_origin or "none, the recipe needs no scales"}')
+    if settings.calibration is not None and not settings.same_samples:
+        say('A calibration names its first observations only: see that none of the others is judged here.')
     say(f'errors of actions - noise; {certainty(len(bench.trials.judged))}')
     console.print(_ranking(result), highlight=False)
     console.print(_curve(result), highlight=False)
