@@ -60,7 +60,9 @@ def mean(rows: Sequence[Sequence[Error]]) -> list[Error]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--seeds', type=int, default=3, help='random models that a mean is over')
-    seeds = range(parser.parse_args().seeds)
+    parser.add_argument('--random-weights', type=Path, help='only these: a folder with a config.json')
+    options = parser.parse_args()
+    seeds = range(options.seeds)
     begin = time.perf_counter()
     cases = {case.name: case for case in CASES}
     rows = []
@@ -71,6 +73,9 @@ def main() -> None:
             models[f'random, residual x {factor}'] = [
                 Model(SOURCE, random_seed=seed, random_outliers=factor) for seed in seeds
             ]
+        if large := options.random_weights:
+            drawn = [Model(large, random_seed=seed, calibrated_on=2, judged_on=2) for seed in seeds]
+            models = {large.name: drawn}
         for format in FORMATS:
             way = Way(format, weight_scale=None if format == 'nvfp4' else 'channel')
             for name, same in models.items():
