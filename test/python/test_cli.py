@@ -3,6 +3,7 @@
 """The `flashrt` command: which sub-commands it has, what it prints where, and its exit codes."""
 
 import json
+import re
 import shutil
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -345,3 +346,17 @@ def test_bench_calibrates_on_packed_weights_where_the_checkpoint_has_none(flashr
     code, out, err = flashrt('bench', '--checkpoint', tmp_path, '--packed', file, *how)
     assert (code, err) == (0, '')
     assert 'calibration: 1 samples (random observation 0)' in out
+
+
+def test_calibrate_says_what_equalisation_moved(flashrt, tmp_path):
+    model = GOLDEN / 'pi05_tiny'
+    how = '-o', tmp_path / 'scales.json', '--threads', 2
+    code, out, _ = flashrt('calibrate', model, model / 'case_00.safetensors', *how, '--equalise', 0.5)
+    assert code == 0
+    words = re.search(r'equalised: (\d+) of (\d+) channels moved, by up to (\d+);', out)
+    moved, channels, most = map(int, words.groups())
+    assert 0 < moved < channels
+    assert most >= 2
+    code, out, _ = flashrt('calibrate', model, model / 'case_00.safetensors', *how)
+    assert code == 0
+    assert 'equalised' not in out

@@ -159,6 +159,12 @@ def run(
             )
     calibration.save(output)
     print(f'{output}: {len(calibration.sites)} sites from {calibration.origin}')
+    if octaves := calibration.equalisation.octaves:
+        moved = [abs(octave) for site in octaves.values() for octave in site if octave]
+        print(
+            f'equalised: {len(moved)} of {sum(map(len, octaves.values()))} channels moved, by up to '
+            f'{2 ** max(moved, default=0)}; see what it wins with flashrt compare --free-running'
+        )
     if calibration.samples == 1:
         _warn('one observation says little about the range of others')
 
