@@ -300,7 +300,7 @@ def test_commands(flashrt, tmp_path):
     case = PI05.folder / 'case_03.safetensors'
     code, out, _ = flashrt('calibrate', PI05.folder, case, '-o', file, '--equalise', 0.5)
     assert code == 0
-    assert out.rstrip().endswith('min_max, equalised with strength 0.5')
+    assert out.splitlines()[0].endswith('min_max, equalised with strength 0.5')
     code, out, err = flashrt('compare', PI05.folder, case, '--recipe', 'fp8', '--calibration', file)
     assert (code, err) == (0, '')
     assert out.splitlines()[1] == '286 results of 114 values, 0 beyond their bounds'
