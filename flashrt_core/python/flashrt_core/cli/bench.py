@@ -17,9 +17,11 @@ from flashrt_core.cli.compare import accuracy_table
 from flashrt_core.cli.options import (
     CAMERAS_MAX,
     ROWS_MAX,
-    SEED_MAX,
     Device,
     EmbodimentSlot,
+    Outliers,
+    RandomSeed,
+    RandomWeights,
     Threads,
     command_line,
 )
@@ -33,17 +35,9 @@ SLOWEST_SHOWN = 20  # all of them are in the JSON file
 def run(
     context: typer.Context,
     checkpoint: Annotated[Path | None, typer.Option(help='Folder with config.json and weights.')] = None,
-    random_weights: Annotated[
-        str | None,
-        typer.Option(help='Instead of a checkpoint: pi05, pi0, groot_n16 or a folder with a config.json.'),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, max=SEED_MAX, help='Of the random weights; else 0.')
-    ] = None,
-    outliers: Annotated[
-        float,
-        typer.Option(help='Of the random weights: factor of a few channels and a token, e.g. 100.'),
-    ] = 1.0,
+    random_weights: RandomWeights = None,
+    seed: RandomSeed = None,
+    outliers: Outliers = 1.0,
     recipe: Annotated[
         str, typer.Option(help='f32, bf16, fp8, fp8_f16, fp8_mixed or the path of a recipe file.')
     ] = 'f32',

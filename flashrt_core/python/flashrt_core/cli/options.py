@@ -24,6 +24,14 @@ Seed = Annotated[
     int | None,
     typer.Option(min=0, max=SEED_MAX, help='Random weights of this seed instead of the checkpoint.'),
 ]
+RandomWeights = Annotated[
+    str | None,
+    typer.Option(help='Instead of a checkpoint: pi05, pi0, groot_n16 or a folder with a config.json.'),
+]
+RandomSeed = Annotated[int | None, typer.Option(min=0, max=SEED_MAX, help='Of the random weights; else 0.')]
+Outliers = Annotated[
+    float, typer.Option(help='Of the random weights: factor of a few channels and a token, e.g. 100.')
+]
 
 
 def given(**options: Any) -> dict[str, Any]:

@@ -14,10 +14,12 @@ from rich.table import Table
 
 from flashrt_core.calibrate import Estimator
 from flashrt_core.cli.options import (
-    SEED_MAX,
     Backend,
     Device,
     EmbodimentSlot,
+    Outliers,
+    RandomSeed,
+    RandomWeights,
     Threads,
     Tuning,
     command_line,
@@ -63,17 +65,9 @@ def run(
     params: Annotated[
         Path | None, typer.Option(help='Parameter file of the policy node, which names the checkpoint.')
     ] = None,
-    random_weights: Annotated[
-        str | None,
-        typer.Option(help='Instead of a checkpoint: pi05, pi0, groot_n16 or a folder with a config.json.'),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, max=SEED_MAX, help='Of the random weights; else 0.')
-    ] = None,
-    outliers: Annotated[
-        float,
-        typer.Option(help='Of the random weights: factor of a few channels and a token, e.g. 100.'),
-    ] = 1.0,
+    random_weights: RandomWeights = None,
+    seed: RandomSeed = None,
+    outliers: Outliers = 1.0,
     recipe: Annotated[
         str, typer.Option(help='What quantises: fp8, ... or the path of a recipe file.')
     ] = 'fp8',
