@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import FakeConfig, FakeCore
+from fake_core import FakeConfig, FakeCore
 from groot_files import HORIZON, GrootFiles
 from hypothesis import given
 from hypothesis import settings as how

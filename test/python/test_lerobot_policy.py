@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import FakeConfig, FakeCore
+from fake_core import FakeConfig, FakeCore
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import FakeConfig, FakeCore
+from fake_core import FakeConfig, FakeCore
 from safetensors.numpy import load_file
 
 from flashrt_core import ActionPrefix, Error, Observation
