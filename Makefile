@@ -85,7 +85,7 @@ $(VENV)/.requirements-%: requirements/%.txt $(CREATED)
 
 # Python modules are imported from the source tree; everything else is built or copied.
 BUILT := CMakeLists.txt package.xml pyproject.toml flashrt_ros/__init__.py \
-  $(shell find cmake config flashrt_core launch msg -type f ! -path '*/python/*' ! -name '*.md')
+  $(shell find checkpoints cmake config flashrt_core launch msg -type f ! -path '*/python/*' ! -name '*.md')
 
 # The demo needs no CUDA, which takes longer to compile than everything else; what is there already stays.
 INSTALL := $(PIP) install --no-build-isolation --no-deps -C build-dir=build/venv -e .

@@ -31,6 +31,9 @@ elseif(FLASHRT_WITH_ROS)
   install(FILES "${_entry_points}" DESTINATION ${FLASHRT_PYTHON_DIR}/${PROJECT_NAME}-${PROJECT_VERSION}-py${Python3_VERSION_MAJOR}.${Python3_VERSION_MINOR}.egg-info)
 endif()
 
+# What parameter files name as package://flashrt_ros/...: offline commands read them without ROS, too.
+install(DIRECTORY config checkpoints DESTINATION share/${PROJECT_NAME})
+
 if(FLASHRT_WITH_ROS)
   # `ros2 run` and launch files look for executables in lib/<package>.
   function(flashrt_ros_executable name module)
@@ -45,7 +48,7 @@ if(FLASHRT_WITH_ROS)
   flashrt_ros_executable(sim_robot flashrt_ros.sim_robot)
   flashrt_ros_executable(flashrt flashrt_core.cli)
 
-  install(DIRECTORY launch config DESTINATION share/${PROJECT_NAME}
+  install(DIRECTORY launch DESTINATION share/${PROJECT_NAME}
     PATTERN "__pycache__" EXCLUDE)
   # What `ros2 launch flashrt_ros demo.launch.py` plays.
   install(DIRECTORY test/data/aloha_sim test/data/aloha_sim_model_input test/data/aloha_sim_groot_model_input

@@ -10,9 +10,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from flashrt_ros.parameter_table import REQUIRED, checked
-from flashrt_ros.parameters import live_keys, static_keys
-
-_OF_ROS = ('use_sim_time', 'start_type_description_service', 'qos_overrides.')
+from flashrt_ros.parameters import OF_ROS, live_keys, static_keys
 
 
 class NodeParameters:
@@ -37,10 +35,10 @@ class NodeParameters:
         )
 
     def values(self) -> dict[str, object]:
-        """Name -> value of every parameter that has one; those that every ROS node has are left out."""
+        """Name -> value of every parameter that has one."""
         values: dict[str, object] = dict.fromkeys(self._empty_lists)
         for name, parameter in self._node.get_parameters_by_prefix('').items():
-            if parameter.type_ != Parameter.Type.NOT_SET and not name.startswith(_OF_ROS):
+            if parameter.type_ != Parameter.Type.NOT_SET:
                 values[name] = parameter.value
         return values
 
@@ -66,7 +64,7 @@ class NodeParameters:
         def on_set(parameters: list[Parameter]) -> SetParametersResult:
             if (now := state()) in ('unconfigured', 'finalized'):
                 return SetParametersResult(successful=True)
-            own = [parameter for parameter in parameters if not parameter.name.startswith(_OF_ROS)]
+            own = [parameter for parameter in parameters if not parameter.name.startswith(OF_ROS)]
             for parameter in own:
                 if reason := refusal(parameter, now):
                     return SetParametersResult(successful=False, reason=reason)

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 
 from flashrt_core.errors import Error
+from flashrt_ros.package_files import resolved
 
 REQUIRED = object()  # default of a key that has none, because a guess could move the arm
 
@@ -42,6 +43,7 @@ class Key:
     choices: tuple
     live: bool  # may change while the node is active
     family: str  # of models that take it; empty: all
+    is_path: bool  # package:// is resolved
 
 
 def key(
@@ -55,9 +57,10 @@ def key(
     choices: tuple = (),
     live: bool = False,
     family: str = '',
+    is_path: bool = False,
 ) -> typing.Any:
     """A dataclass field that is filled from the parameter `name`."""
-    row = Key(name, text, default, unit, low, high, choices, live, family)
+    row = Key(name, text, default, unit, low, high, choices, live, family, is_path)
     return dataclasses.field(metadata={'key': row})
 
 
@@ -178,6 +181,11 @@ def _checked_text(name: str, value: object, row: Key) -> str:
         raise ValueError(f'{name} is blank: {row.text}')
     if row.choices and value not in row.choices:
         raise ValueError(f"{name} is '{value}', allowed: {_choices(row)}{nearest(value, row.choices)}")
+    if row.is_path:
+        try:
+            return resolved(value)
+        except Error as fault:
+            raise ValueError(f"{name} is '{value}': {fault}") from None
     return value
 
 

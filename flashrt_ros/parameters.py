@@ -16,6 +16,8 @@ FAMILIES = {'pi05': PI, 'pi0': PI, 'groot_n16': GROOT}  # model.config -> whose 
 OUTPUT_TYPES = ('joint_trajectory', 'float64_multi_array', 'joint_state')
 CLOCKS = ('header', 'receive')
 RELIABILITIES = ('best_effort', 'reliable')
+# Parameters that every ROS node has: they are no keys of this table, and no faults in its files.
+OF_ROS = ('use_sim_time', 'start_type_description_service', 'qos_overrides.')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,10 +113,11 @@ class Parameters:
     """
 
     model_config: str = key('model.config', 'model family', choices=tuple(FAMILIES))
-    checkpoint: str = key('model.checkpoint', 'folder with config.json and *.safetensors')
+    checkpoint: str = key('model.checkpoint', 'folder with config.json and *.safetensors', is_path=True)
     tokenizer: str = key(
         'model.tokenizer',
         'Pi: SentencePiece model file; GR00T: folder with vocab.json, merges.txt and added_tokens.json',
+        is_path=True,
     )
     embodiment_tag: str | None = key(
         'model.embodiment_tag',
@@ -140,6 +143,7 @@ class Parameters:
         'norm_stats.json, or a folder with the processor files of lerobot; this or model.asset_id',
         default='',
         family=PI,
+        is_path=True,
     )
     asset_id: str = key(
         'model.asset_id',
@@ -219,23 +223,27 @@ class Parameters:
         'model.recipe',
         'precision: f32, bf16, fp8, fp8_f16, fp8_mixed or the path of a recipe file',
         default='f32',
+        is_path=True,
     )
     calibration: str = key(
         'model.calibration',
         'scales of the activations, which `flashrt calibrate` writes here; required by the fp8 recipes',
         default='',
+        is_path=True,
     )
     packed: str = key(
         'model.packed',
         'weights as the recipe reads them, made by `flashrt pack` for a fast start; empty: the checkpoint is '
         'read',
         default='',
+        is_path=True,
     )
     tuning: str = key(
         'model.tuning',
         'file that keeps which algorithms are fastest on this GPU, made where there is none; empty: they are '
         'timed at every start; backend cuda',
         default='',
+        is_path=True,
     )
     threads: int = key(
         'model.threads', 'processor cores to use; 0: all of the machine', default=0, low=0, high=1024
@@ -600,6 +608,7 @@ def read_parameters(values: Mapping[str, object], node_name: str) -> tuple[Param
 
     Raises ParameterFaults with every fault; `node_name` is the full name the values were looked up for.
     """
+    values = {name: value for name, value in values.items() if not name.startswith(OF_ROS)}
     model = values.get('model.config')
     reader = TableReader(values, FAMILIES.get(model, '') if isinstance(model, str) else '')
     fields = reader.read(Parameters)

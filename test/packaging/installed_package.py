@@ -15,6 +15,7 @@ from types import ModuleType
 
 def main(prefix: str, ros: str = '') -> None:
     check_modules(Path(prefix))
+    check_checkpoint(Path(prefix))
     check_entry_points()
     if ros == '--ros':
         check_share(Path(prefix))
@@ -54,6 +55,18 @@ def check_cuda(core: ModuleType) -> None:
     assert any(reason in message for reason in reasons), message
 
 
+def check_checkpoint(prefix: Path) -> None:
+    """An installed parameter file finds the policy that comes with the package."""
+    from flashrt_core._core import check_weight_files, read_model_config
+    from flashrt_ros.parameters import load_parameters_file
+
+    parameters, _ = load_parameters_file(prefix / 'share' / 'flashrt_ros' / 'config' / 'pi05_tabletop.yaml')
+    for path in (parameters.checkpoint, parameters.tokenizer, parameters.statistics):
+        assert Path(path).is_relative_to(prefix), f'{path} is not in {prefix}'
+        assert Path(path).exists(), f'{path} was not installed'
+    check_weight_files(parameters.checkpoint, read_model_config(parameters.checkpoint))
+
+
 def check_entry_points() -> None:
     """Sub-commands of `flashrt`, and what reads recordings."""
     project = tomllib.loads((Path(__file__).parents[2] / 'pyproject.toml').read_text())['project']
@@ -67,8 +80,8 @@ def check_entry_points() -> None:
 def check_share(prefix: Path) -> None:
     for path in ('share/flashrt_ros/package.xml', 'share/ament_index/resource_index/packages/flashrt_ros'):
         assert (prefix / path).is_file(), f'{prefix / path} was not installed'
-    for folder in ('config', 'launch'):
-        assert any((prefix / 'share' / 'flashrt_ros' / folder).iterdir()), f'{folder}/ was installed empty'
+    launch = prefix / 'share' / 'flashrt_ros' / 'launch'
+    assert any(launch.iterdir()), f'{launch} was installed empty'
     for name in ('policy_node', 'sim_robot'):
         assert os.access(prefix / 'lib' / 'flashrt_ros' / name, os.X_OK), f'{name} is no executable'
     import_module('flashrt_ros.policy_node')

@@ -70,6 +70,7 @@ def project(tmp_path: Path) -> Project:
     project = Project(tmp_path / 'project', tmp_path / 'tools', tmp_path / 'log')
     files = [
         'CMakeLists.txt',
+        'checkpoints/a/a.safetensors',
         'cmake/ros.cmake',
         'config/a.yaml',
         'flashrt_core/base/a.cpp',
@@ -182,6 +183,7 @@ def test_lint_installs_its_tools_only(project: Project):
     'path',
     [
         'CMakeLists.txt',
+        'checkpoints/a/a.safetensors',
         'cmake/ros.cmake',
         'config/a.yaml',
         'flashrt_core/base/a.cpp',
