@@ -3,7 +3,7 @@
 """The messages of the simulated robot: commands read as its controllers read them, and what it says."""
 
 import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,19 @@ def read_gripper(message: Any) -> float:
     if len(message.data) != 1:
         raise Error(f'{len(message.data)} numbers for one gripper')
     return float(message.data[0])
+
+
+def pictures_stamp(message: Any, joint_topics: Collection[str]) -> int:
+    """The oldest picture that an ActionChunk was computed from, ns.
+
+    The stamp of its header is that of the oldest input, which may be a joint state long before the pictures.
+    """
+    ages_s = [
+        age_s
+        for stream, age_s in zip(message.streams, message.oldest_ages, strict=True)
+        if stream not in joint_topics
+    ]
+    return stamp_ns(message.inference_start) - round(max(ages_s, default=0.0) * 1e9)
 
 
 def raw_message(picture: NDArray[np.uint8], stamp: int) -> Any:

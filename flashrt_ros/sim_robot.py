@@ -3,12 +3,14 @@
 """The node `sim_robot`: the simulated tabletop as a robot with two controllers, two cameras and a clock.
 
 Time passes from the start, things move from the first trajectory on: a policy may take as long as it likes to
-begin. ~/reset puts the parameters seed, task, start, pace and delay_s into effect.
+begin. ~/reset puts the parameters seed, task, start, pace and delay_s into effect; ~/ask puts task alone into
+effect, in the scene as it is.
 """
 
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -24,13 +26,14 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from flashrt_core.errors import Error
-from flashrt_ros.conversions import stamp_ns, time_message
+from flashrt_ros.conversions import time_message
 from flashrt_ros.msg import ActionChunk
 from flashrt_ros.parameter_table import keys_of
 from flashrt_ros.qos import CAMERA_DEPTH, JOINT_DEPTH, LATCHED
 from flashrt_ros.sim_messages import (
     compressed_message,
     joint_message,
+    pictures_stamp,
     raw_message,
     read_gripper,
     read_trajectory,
@@ -43,7 +46,7 @@ from flashrt_ros.tabletop.lockstep import ANSWER, COMMANDS, Lockstep
 from flashrt_ros.tabletop.pictures import Pictures
 from flashrt_ros.tabletop.robot import TICK_S, SimulatedRobot
 from flashrt_ros.tabletop.tasks import COLOURS, read_task
-from flashrt_ros.tabletop.variation import CAMERAS, Variation, draw_layout
+from flashrt_ros.tabletop.variation import CAMERAS, FRONT, Variation, draw_layout
 
 ARM_TOPIC, GRIPPER_TOPIC = 'arm_controller/joint_trajectory', 'gripper_controller/commands'
 JOINT_TOPIC, CHUNK_TOPIC = 'joint_states', 'policy/action_chunk'
@@ -55,6 +58,7 @@ _ARM_EVERY, _HAND_EVERY = 2, 5  # ticks; both divide what is between two picture
 _STATUS_EVERY = 50  # ticks
 _PATIENCE_S = {COMMANDS: 1.0, ANSWER: 30.0}  # on the wall, for what lockstep waits for
 _SPIN_S = 0.005
+_VIEW_PX = 336  # for people: the front view, three times as wide as the policy sees it
 
 
 class SimRobot(Node):
@@ -78,6 +82,7 @@ class SimRobot(Node):
         self.create_subscription(Float64MultiArray, GRIPPER_TOPIC, self._on_gripper, 1)
         self.create_subscription(ActionChunk, CHUNK_TOPIC, self._on_chunk, 10)
         self.create_service(Trigger, '~/reset', self._on_reset)
+        self.create_service(Trigger, '~/ask', self._on_ask)
         self._time = self.create_publisher(Clock, '/clock', 10)
         self._joints = {
             controller: self.create_publisher(JointState, JOINT_TOPIC, JOINT_DEPTH)
@@ -91,6 +96,7 @@ class SimRobot(Node):
             self.create_publisher(kind, f'{camera}/{name}', QoSProfile(depth=CAMERA_DEPTH))
             for camera in CAMERAS
         ]
+        self._view = self.create_publisher(CompressedImage, '~/view/compressed', 1)
         self._status = self.create_publisher(DiagnosticStatus, '~/status', LATCHED)
 
     # The loop
@@ -99,7 +105,8 @@ class SimRobot(Node):
         """Spins and ticks while go_on(). Pictures are drawn in the thread that calls this."""
         executor = SingleThreadedExecutor(context=self.context)
         executor.add_node(self)
-        with Pictures(self.robot.world) as pictures:
+        world = self.robot.world
+        with Pictures(world) as pictures, Pictures(world, (FRONT,), _VIEW_PX) as view:
             due_s = time.monotonic()
             while go_on():
                 if self._must_wait():
@@ -113,7 +120,7 @@ class SimRobot(Node):
                     due_s = max(due_s + TICK_S, time.monotonic())  # what was missed is not made up for
                 executor.spin_once(timeout_sec=0)
                 if not self._must_wait():
-                    self._pass_a_tick(pictures)
+                    self._pass_a_tick(pictures, view)
         executor.shutdown()
 
     def _is_free(self) -> bool:
@@ -151,7 +158,7 @@ class SimRobot(Node):
     def _now_ns(self) -> int:
         return _BEGIN_NS + self._tick * _TICK_NS
 
-    def _pass_a_tick(self, pictures: Pictures) -> None:
+    def _pass_a_tick(self, pictures: Pictures, view: Pictures) -> None:
         if self._has_begun:
             self.robot.advance(1)
         self._tick += 1
@@ -165,6 +172,8 @@ class SimRobot(Node):
             for publisher, picture in zip(self._cameras, pictures.draw(), strict=True):
                 publisher.publish(self._picture_message(picture, self._now_ns))
             self._lockstep.observed(self._now_ns)
+            if self._view.get_subscription_count():
+                self._view.publish(compressed_message(view.draw()[0], self._now_ns))
         if self._tick % _STATUS_EVERY == 0 or self._state != self._published_state:
             self._publish_status()
 
@@ -193,7 +202,7 @@ class SimRobot(Node):
         return True
 
     def _on_chunk(self, message: ActionChunk) -> None:
-        self._lockstep.answered(stamp_ns(message.header.stamp), self._now_ns)
+        self._lockstep.answered(pictures_stamp(message, (JOINT_TOPIC,)), self._now_ns)
 
     # Parameters and reset
 
@@ -229,6 +238,14 @@ class SimRobot(Node):
         self._begin_ns, self._refused = 0, 0
         self._publish_status()
         response.success, response.message = True, f'scene {self.settings.seed}: {self.settings.task}'
+        return response
+
+    def _on_ask(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        """Another task: nothing moves, and where things are now is where they were for it."""
+        self.settings = replace(self.settings, task=read_settings(self._values(), 'sim_robot').task)
+        self.robot.ask(read_task(self.settings.task))
+        self._publish_status()
+        response.success, response.message = True, f'from now on: {self.settings.task}'
         return response
 
     # What is said

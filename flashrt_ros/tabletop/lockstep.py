@@ -50,7 +50,7 @@ class Lockstep:
             self._begun_ns = now_ns
 
     def answered(self, stamp_ns: int, now_ns: int) -> None:
-        """stamp_ns: oldest input of the chunk. It may be a little older than the pictures."""
+        """stamp_ns: of the pictures of the chunk, or a little before them."""
         if self._first_ns is None or self._is_older(stamp_ns, self._first_ns):  # from before the reset
             return
         if self._begun_ns is not None:

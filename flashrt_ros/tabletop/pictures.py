@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """Pictures of a world from its cameras, drawn off screen by a GPU, or by Mesa on the processor."""
 
+from collections.abc import Sequence
 from typing import Self
 
 import mujoco
@@ -19,27 +20,28 @@ _MAX_GEOMS = 200
 class Pictures:
     """Draws one world, again and again. Belongs to the thread that made it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, cameras: Sequence[str] = CAMERAS, side_px: int = SIDE_PX) -> None:
         """Raises Error where nothing can be drawn."""
-        self._world = world
-        self._context = _egl_context()
+        self._world, self._side_px = world, side_px
+        self._context = _egl_context(side_px)
         self._context.make_current()
         model = world.model
+        model.vis.global_.offwidth = model.vis.global_.offheight = side_px
         self._scene = mujoco.MjvScene(model, _MAX_GEOMS)
         self._options, self._perturbation = mujoco.MjvOption(), mujoco.MjvPerturb()
         self._renderer = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._renderer)
-        self._area = mujoco.MjrRect(0, 0, SIDE_PX, SIDE_PX)
+        self._area = mujoco.MjrRect(0, 0, side_px, side_px)
         self._cameras = []
-        for name in CAMERAS:
+        for name in cameras:
             camera = mujoco.MjvCamera()
             camera.type, camera.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED.value, model.camera(name).id
             self._cameras.append(camera)
 
     def draw(self) -> NDArray[np.uint8]:
-        """[cameras, SIDE_PX, SIDE_PX, 3] RGB, in the order of CAMERAS, of this moment."""
+        """[cameras, side_px, side_px, 3] RGB, of this moment."""
         self._context.make_current()
-        pixels = np.empty((len(self._cameras), SIDE_PX, SIDE_PX, 3), np.uint8)
+        pixels = np.empty((len(self._cameras), self._side_px, self._side_px, 3), np.uint8)
         for view, camera in zip(pixels, self._cameras, strict=True):
             mujoco.mjv_updateScene(
                 self._world.model,
@@ -66,12 +68,12 @@ class Pictures:
         self.close()
 
 
-def _egl_context() -> object:
+def _egl_context(side_px: int) -> object:
     # PyOpenGL looks for libEGL when it is imported, and fails in whatever way the missing part makes it.
     try:
         from mujoco.egl import GLContext
 
-        return GLContext(SIDE_PX, SIDE_PX)
+        return GLContext(side_px, side_px)
     except Exception as error:
         raise Error(
             f'no pictures can be drawn, EGL does not work ({error}); on Debian or Ubuntu: '

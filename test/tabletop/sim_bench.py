@@ -41,6 +41,7 @@ class SimBench:
         self.node.create_subscription(JointState, 'joint_states', self.joints.append, 1000)
         self._arm = self.node.create_publisher(JointTrajectory, ARM_TOPIC, 10)
         self._gripper = self.node.create_publisher(Float64MultiArray, GRIPPER_TOPIC, 10)
+        self.ask = self.node.create_client(Trigger, 'sim_robot/ask')
         self._reset = self.node.create_client(Trigger, 'sim_robot/reset')
         self._set = self.node.create_client(SetParameters, 'sim_robot/set_parameters')
         self._is_ending = threading.Event()

@@ -95,7 +95,7 @@ def test_with_a_delay_time_passes_and_then_stands_still():
     assert time.waits_for(1490) == ''
     time.observed(1400)
     assert time.waits_for(1500) == ANSWER
-    time.answered(1290, 1500)  # pictures of 1300, joints of a little before
+    time.answered(1290, 1500)  # pictures of 1300, seen by a clock that lags
     assert time.delays == [200, 200]
     assert time.lockstep.answers == 3
 

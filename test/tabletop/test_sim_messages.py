@@ -12,10 +12,17 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from flashrt_core.errors import Error
 from flashrt_ros.compressed_images import CompressedFrame, decode_compressed
-from flashrt_ros.conversions import raw_frame
+from flashrt_ros.conversions import raw_frame, time_message
+from flashrt_ros.msg import ActionChunk
 from flashrt_ros.parameter_table import ParameterFaults, keys_of
 from flashrt_ros.raw_images import decode_raw
-from flashrt_ros.sim_messages import compressed_message, raw_message, read_gripper, read_trajectory
+from flashrt_ros.sim_messages import (
+    compressed_message,
+    pictures_stamp,
+    raw_message,
+    read_gripper,
+    read_trajectory,
+)
 from flashrt_ros.sim_settings import SimSettings, read_settings
 
 JOINTS = ('shoulder', 'elbow')
@@ -108,3 +115,13 @@ def test_every_parameter_is_documented_with_its_default():
     page = (Path(__file__).parents[2] / 'docs' / 'closed_loop.md').read_text()
     for _, row, _ in keys_of(SimSettings):
         assert f'| `{row.name}` | {row.default} |' in page
+
+
+def test_a_chunk_is_known_by_its_pictures_however_old_its_joints_are():
+    chunk = ActionChunk(
+        inference_start=time_message(NOW_NS),
+        streams=['front', 'wrist', 'joint_states'],
+        oldest_ages=[0.0, 0.02, 0.15],
+    )
+    chunk.header.stamp = time_message(NOW_NS - 150_000_000)
+    assert pictures_stamp(chunk, ('joint_states',)) == NOW_NS - 20_000_000

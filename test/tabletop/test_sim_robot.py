@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Iterator
 
+import cv2
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Duration
@@ -12,6 +13,7 @@ from ros_spinner import Spinner, eventually
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from sim_bench import Player, SimBench
+from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from flashrt_ros.conversions import stamp_ns
@@ -129,6 +131,34 @@ def test_nothing_moves_before_the_first_trajectory_and_a_reset_waits_again(start
     assert (bench.values()['seed'], bench.values()['task']) == ('5', 'stack the red block on the blue block')
     assert bench.sim.robot.task == Task('stack', 'red', 'blue')
     assert bench.sim.robot.world.cubes()[:, :2] == pytest.approx(draw_layout(5, EVALUATION).cubes[:, :2])
+
+
+def test_another_task_is_asked_for_in_the_scene_as_it_is(ros: Spinner, start: START, robot: SimulatedRobot):
+    """The cube that was lifted is put down elsewhere: for the task after it, that is where it was."""
+    scene, task = 4, Task('lift', 'green')
+    layout = draw_layout(scene, EVALUATION)
+    robot.reset(layout, task)
+    bench = start(seed=scene, task=task.prompt(), pace='lockstep')
+    Player(ros, bench, plan_for(layout, task, robot).rows)
+    eventually(lambda: bench.state() == 'succeeded', 'the lift', 60.0)
+    lifted = bench.sim.robot.world.cubes()
+
+    assert bench.set(task='touch the red block', seed=5) == ['', '']
+    assert bench.call(bench.ask, Trigger.Request()).message == 'from now on: touch the red block'
+    eventually(lambda: bench.values()['task'] == 'touch the red block', 'the task')
+    assert (bench.values()['seed'], bench.sim.settings.seed) == ('4', 4)  # the seed waits for a reset
+    assert bench.state() == RUNNING
+    assert float(bench.values()['time_s']) < 1.0
+    assert bench.sim.robot.world.cubes() == pytest.approx(lifted, abs=0.02)
+
+
+def test_the_view_is_drawn_while_someone_looks(ros: Spinner, start: START):
+    start()
+    ear = ros.add(Node('ear', context=ros.context))
+    pictures: list[CompressedImage] = []
+    ear.create_subscription(CompressedImage, 'sim_robot/view/compressed', pictures.append, 10)
+    eventually(lambda: pictures, 'a view')
+    assert cv2.imdecode(np.frombuffer(pictures[0].data, np.uint8), cv2.IMREAD_COLOR).shape == (336, 336, 3)
 
 
 @pytest.mark.parametrize(
