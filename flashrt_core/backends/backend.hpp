@@ -144,7 +144,7 @@ struct BackendOptions {
   // process.
   std::filesystem::path tuning;
   bool tune = true;                 // false: what the file lacks is chosen by rule, not by timing
-  bool fast_accumulation = true;    // FP8 products of the library are summed with fewer bits
+  bool fast_accumulation = true;    // FP8 products are summed with about 14 bits
   bool dependent_launch = true;     // a kernel may start while the one ahead still runs
   bool specialised_kernels = true;  // false: the portable kernels only
   int captures = 3;  // how often the graph of an inference is recorded, to keep the fastest

@@ -38,15 +38,27 @@ inline float fast_exp(float x) {
 
 inline float sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
 
-inline float silu(float x) { return x * sigmoid(x); }
+// Below it GELU and SiLU are 0 in float32, and so is their limit, where the formulas multiply by
+// infinity. NaN stays NaN.
+inline constexpr float kActivationFloor = -104.0f;
+inline float above_floor(float x) { return x < kActivationFloor ? kActivationFloor : x; }
+
+inline float silu(float x) {
+  x = above_floor(x);
+  return x * sigmoid(x);
+}
 
 // 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3). Within 1e-6 max(1, |x|)
 // of the formula.
 inline float gelu_tanh(float x) {
   constexpr float kTwiceRoot = 1.59576912f;  // 2 sqrt(2 / pi)
+  x = above_floor(x);
   return x * sigmoid(kTwiceRoot * (x + 0.044715f * x * x * x));
 }
 
-inline float gelu_erf(float x) { return 0.5f * x * (1.0f + std::erf(x * 0.70710678f)); }
+inline float gelu_erf(float x) {
+  x = above_floor(x);
+  return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
+}
 
 }  // namespace flashrt

@@ -2,7 +2,7 @@
 // Copyright 2026 The flashrt_ros authors
 
 // What the kernels of attention share: the keys that rows see, copies into shared memory, matrix
-// instructions, clusters.
+// instructions.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "kernels/attention.cuh"
+#include "kernels/cluster.cuh"
 #include "kernels/common.cuh"
 
 namespace flashrt::cuda {
@@ -99,9 +100,6 @@ __device__ __forceinline__ void load_ahead(const std::byte* p, uint2& words) {
 
 // ---- copies into shared memory that run beside the computation
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
 // 16 bytes; zeros if the source is not valid: it is not read, and need not be an address.
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool is_valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
@@ -202,70 +200,6 @@ __device__ __forceinline__ float row_max(float x) {
 __device__ __forceinline__ float row_sum(float x) {
   x += __shfl_xor_sync(kAllLanes, x, 1);
   return x + __shfl_xor_sync(kAllLanes, x, 2);
-}
-
-// ---- clusters of blocks, from compute capability 9.0 on; launchers use them nowhere else
-
-// For a wait that finds every block started: it passes no data on.
-__device__ __forceinline__ void cluster_started() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void cluster_wait() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
-}
-// What blocks send into each other's shared memory counts towards the bytes that the receiver's
-// barrier expects; so nobody waits but the receiver. One thread sets up the barrier of its block,
-// before this block says that it has started.
-__device__ __forceinline__ void expect_bytes(uint64_t* barrier, int bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-      "r"(bytes)
-      : "memory");
-#endif
-}
-__device__ __forceinline__ uint32_t address_in_block(const void* p, int rank) {
-  uint32_t address = shared_address(p);
-#if __CUDA_ARCH__ >= 900
-  asm("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(address) : "r"(rank));
-#endif
-  return address;
-}
-__device__ __forceinline__ void send(float4* to, const float4& x, uint64_t* barrier, int rank) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
-      "[%5];" ::"r"(address_in_block(to, rank)),
-      "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(address_in_block(barrier, rank))
-      : "memory");
-#endif
-}
-__device__ __forceinline__ void send(float2* to, const float2& x, uint64_t* barrier, int rank) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::
-          "r"(address_in_block(to, rank)),
-      "f"(x.x), "f"(x.y), "r"(address_in_block(barrier, rank))
-      : "memory");
-#endif
-}
-__device__ __forceinline__ void wait_for_bytes(uint64_t* barrier) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "WAIT:\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], 0;\n"
-      "@!done bra WAIT;\n"
-      "}" ::"r"(shared_address(barrier))
-      : "memory");
-#endif
 }
 
 }  // namespace flashrt::cuda

@@ -270,6 +270,11 @@ __device__ __forceinline__ float inverse_of_one_plus_exp2(float x) {
   return inverse;
 }
 
+__device__ __forceinline__ float above_floor(float x) {
+  asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(kActivationFloor));
+  return x;
+}
+
 // Activations, by the formulas of base/math.hpp.
 __device__ __forceinline__ float activate(Activation activation, float x) {
   constexpr double kLog2E = 1.4426950408889634;
@@ -278,13 +283,16 @@ __device__ __forceinline__ float activate(Activation activation, float x) {
     case Activation::kNone:
       return x;
     case Activation::kGeluTanh: {
+      x = above_floor(x);
       constexpr auto kFactor = static_cast<float>(-kTwiceRoot * kLog2E);
       const float sum = __fmaf_rn(__fmul_rn(__fmul_rn(0.044715f, x), x), x, x);
       return __fmul_rn(x, inverse_of_one_plus_exp2(__fmul_rn(kFactor, sum)));
     }
     case Activation::kGeluErf:
+      x = above_floor(x);
       return __fmul_rn(__fmul_rn(0.5f, x), __fadd_rn(1.0f, erff(__fmul_rn(x, 0.70710678f))));
     case Activation::kSilu:
+      x = above_floor(x);
       return __fmul_rn(x, inverse_of_one_plus_exp2(__fmul_rn(static_cast<float>(-kLog2E), x)));
     case Activation::kRelu:
       return x < 0.0f ? 0.0f : x;  // NaN stays NaN

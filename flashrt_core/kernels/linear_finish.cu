@@ -25,8 +25,8 @@ struct FinishArgs {
 template <int kColumns>
 __global__ void __launch_bounds__(kThreads)
     linear_finish_kernel(const __grid_constant__ FinishArgs args) {
-  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kColumns;
-  const int64_t row = blockIdx.y;
+  const int64_t row = blockIdx.x;  // there are fewer blocks along y
+  const int64_t column = (static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x) * kColumns;
   const bool is_inside = column < args.product.width;
   ChannelTerms<kColumns> terms;
   if (is_inside) terms = channel_terms<kColumns>(args.epilogue, column);
@@ -56,8 +56,8 @@ const char* linear_finish(const LinearArgs& args, const Matrix& product, const L
                          epilogue_is_aligned(finish.epilogue, kColumns);
   const int columns = is_vector ? kColumns : 1;
   const int64_t block_columns = int64_t{kThreads} * columns;
-  const dim3 grid(static_cast<unsigned>((product.width + block_columns - 1) / block_columns),
-                  static_cast<unsigned>(args.x.rows));
+  const dim3 grid(static_cast<unsigned>(args.x.rows),
+                  static_cast<unsigned>((product.width + block_columns - 1) / block_columns));
   launch_kernel(kName, is_vector ? linear_finish_kernel<kColumns> : linear_finish_kernel<1>, grid,
                 kThreads, 0, launch, 1, finish);
   return kName;

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "kernels/cluster.cuh"
 #include "kernels/linear_epilogue.cuh"
 
 namespace flashrt::cuda {
@@ -110,52 +111,6 @@ __device__ __forceinline__ void load_words(const std::byte* p, bool is_inside,
     words[i + 3] = v.w;
   }
 }
-
-// ---- clusters: blocks send sums into each other's shared memory; every 16 bytes that arrive count
-// towards what the receiver's barrier expects. So nobody waits but the receiver.
-
-#if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-// One thread sets up the barrier of its block, before this block says that it has started.
-__device__ __forceinline__ void expect_bytes(uint64_t* barrier, int bytes) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-      "r"(bytes)
-      : "memory");
-}
-__device__ __forceinline__ void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-__device__ __forceinline__ uint32_t address_in_block(const void* p, int rank) {
-  uint32_t address;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(p)), "r"(rank));
-  return address;
-}
-__device__ __forceinline__ void send(float4* to, float4 v, uint64_t* barrier, int rank) {
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, "
-      "[%5];" ::"r"(address_in_block(to, rank)),
-      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(address_in_block(barrier, rank))
-      : "memory");
-}
-__device__ __forceinline__ void wait_for_bytes(uint64_t* barrier) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "WAIT:\n"
-      "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], 0;\n"
-      "@!done bra WAIT;\n"
-      "}" ::"r"(shared_address(barrier))
-      : "memory");
-}
-#endif
 
 // ---- shared memory
 
@@ -249,7 +204,6 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
     const int upper = threadIdx.x < kHalf ? 0 : args.span / 2 - kHalf;
     own_terms = channel_terms<1>(e, first_column + threadIdx.x + upper);
   }
-#if __CUDA_ARCH__ >= 900
   __shared__ uint64_t received_all;
   if (cluster_size > 1) {
     if (threadIdx.x == 0) {
@@ -258,9 +212,8 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
       expect_bytes(&received_all, rows * kRowThreads * cluster_size * sizeof(float4));
     }
     __syncwarp();
-    cluster_arrive();  // the barrier is set up: other blocks may send to this one
+    cluster_started();  // the barrier is set up: other blocks may send to this one
   }
-#endif
 
   // ---- x
   wait_for_previous();
@@ -366,7 +319,6 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   // ---- sums over the blocks of the cluster: row r is finished by block r mod cluster
   const int slots =
       (kTileRows * kTiles >> args.cluster_shift) * kRowThreads;  // per block that sends
-#if __CUDA_ARCH__ >= 900
   if (cluster_size > 1) {
     cluster_wait();  // the barriers of all blocks are set up, before anything is sent
     for (int row = threadIdx.x / kRowThreads; row < args.x.rows; row += kRowStep) {
@@ -375,7 +327,6 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
     }
     wait_for_bytes(&received_all);
   }
-#endif
   const auto sum_of_blocks = [&](int row) {
     float4 total{};
     for (int i = 0; i < cluster_size; ++i) {

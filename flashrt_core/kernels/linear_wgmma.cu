@@ -234,7 +234,7 @@ class Loader {
 
   // Both parts of a stage report to its barrier.
   __device__ __forceinline__ void expect(int stage) const {
-    sm90::arrive_expecting(shared_.full(stage), T::kStageBytes);
+    arrive_expecting(shared_.full(stage), T::kStageBytes);
   }
   __device__ __forceinline__ void copy_weight(int channel_tile, int block, int stage) const {
     const int part = T::kChannels >> p_.cluster.token_bits;
@@ -274,7 +274,7 @@ __device__ __forceinline__ void fill(const Loader<T>& loader, const Range& k, in
                                      Ring<T>& ring) {
   for (int block = k.begin; block < k.end; ++block, ring.advance()) {
     if (block - k.begin >= begun) {
-      sm90::wait_barrier(shared.empty(ring.stage), ring.parity ^ 1);
+      wait_barrier(shared.empty(ring.stage), ring.parity ^ 1);
       loader.expect(ring.stage);
       loader.copy_weight(channel_tile, block, ring.stage);
     }
@@ -326,7 +326,7 @@ __device__ __forceinline__ void produce(const Problem& p, const Place& at, const
   // No block ends while others still tell it what they have read.
   if (is_first_warp && sm90::is_elected()) {
     for (int stage = 0; stage < T::kStages; ++stage, ring.advance())
-      sm90::wait_barrier(shared.empty(ring.stage), ring.parity ^ 1);
+      wait_barrier(shared.empty(ring.stage), ring.parity ^ 1);
   }
 }
 
@@ -358,7 +358,7 @@ struct Release {
       to.token = other + (other >= at.token);
     }
     is_teller = lane < c.channels() + c.tokens() - 1;
-    empty = is_teller ? sm90::address_in(rank_of(c, to), shared.empty(0)) : 0;
+    empty = is_teller ? address_in_block(shared.empty(0), rank_of(c, to)) : 0;
   }
   __device__ __forceinline__ void operator()(int stage) const {
     if (is_teller) sm90::arrive_in_cluster(empty + stage * T::kBarrierBytes);
@@ -385,7 +385,7 @@ __device__ __forceinline__ void multiply(const Range& k, const Shared<T>& shared
     const uint64_t weight =
         sm90::tile_descriptor(shared.weight(ring.stage) + me.group * T::kBlocks * kBlockBytes);
     const uint64_t x = sm90::tile_descriptor(shared.x(ring.stage));
-    sm90::wait_barrier(shared.full(ring.stage), ring.parity);
+    wait_barrier(shared.full(ring.stage), ring.parity);
     sm90::begin_products();
 #pragma unroll
     for (int step = 0; step < sm90::kSwizzleBytes / kStepBytes; ++step) {
@@ -449,7 +449,7 @@ __device__ __forceinline__ void add_splits(const Problem& p, const Place& at,
   sm90::cluster_sync();  // the sums of all blocks are written before they are read
   for (int i = 1; i < p.cluster.splits; ++i) {
     const Place other{at.channel, at.token, (at.split + i) % p.cluster.splits};
-    const uint32_t from = sm90::address_in(rank_of(p.cluster, other), slot(0, 0)) - slot(0, 0);
+    const uint32_t from = address_in_block(slot(0, 0), rank_of(p.cluster, other)) - slot(0, 0);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       if (!is_own(step)) continue;
@@ -730,7 +730,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     linear_wgmma_kernel(const __grid_constant__ Problem p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(sm90::kTileAlignment) uint8_t memory[];
-  const Shared<T> shared{sm90::shared_address(memory)};
+  const Shared<T> shared{shared_address(memory)};
   const Place at = place_of(p.cluster, sm90::cluster_rank());
   const unsigned cluster = blockIdx.x / static_cast<unsigned>(p.cluster.size());
   const Range k = k_range(p, at);
@@ -741,10 +741,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int readers =
         kConsumers * (sm90::kWarpGroup / kWarp) * (p.cluster.channels() + p.cluster.tokens() - 1);
     for (int stage = 0; stage < T::kStages; ++stage) {
-      sm90::init_barrier(shared.full(stage), 1);
-      sm90::init_barrier(shared.empty(stage), readers);
+      init_barrier(shared.full(stage), 1);
+      init_barrier(shared.empty(stage), readers);
     }
-    sm90::publish_barriers();
+    publish_barriers();
   }
   sm90::cluster_start();  // the barriers of all blocks are initialised before anyone uses them
   if (threadIdx.x < sm90::kWarpGroup) {

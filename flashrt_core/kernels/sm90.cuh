@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// Instructions of sm_90a that CUDA C++ has no words for: barriers in shared memory, tile copies,
-// clusters, warp-group matrix products. Compiles to nothing for other architectures.
+// Instructions of sm_90a that CUDA C++ has no words for: tile copies, clusters, warp-group matrix
+// products. Compiles to nothing for other architectures.
 #pragma once
 
 #include <cuda.h>
 
 #include <cstdint>
+
+#include "kernels/cluster.cuh"
 
 namespace flashrt::cuda::sm90 {
 
@@ -18,10 +20,6 @@ inline constexpr int kSwizzleRows = 8;              // after so many rows the pa
 inline constexpr int kTileAlignment = kSwizzleBytes * kSwizzleRows;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
 
 // ---- clusters
 
@@ -44,12 +42,6 @@ __device__ __forceinline__ void cluster_start() {
       "barrier.cluster.wait.acquire.aligned;\n" ::
           : "memory");
 }
-// The address of the same variable in the shared memory of another block.
-__device__ __forceinline__ uint32_t address_in(uint32_t rank, uint32_t address) {
-  uint32_t mapped;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
-  return mapped;
-}
 __device__ __forceinline__ float4 load_from_cluster(uint32_t address) {
   float4 x;
   asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -57,6 +49,13 @@ __device__ __forceinline__ float4 load_from_cluster(uint32_t address) {
                : "r"(address)
                : "memory");
   return x;
+}
+
+// Arrives at a barrier by its address in the cluster, in this block or another. What was read is
+// not ordered by it, as a wider scope would do at the price of a fence: products have read once
+// they are done.
+__device__ __forceinline__ void arrive_in_cluster(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // True in one lane of the warp, whose instructions the compiler then issues once.
@@ -70,41 +69,6 @@ __device__ __forceinline__ bool is_elected() {
       "}\n"
       : "=r"(elected));
   return elected;
-}
-
-// ---- barriers in shared memory
-
-__device__ __forceinline__ void init_barrier(uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-// Shows initialised barriers to the copy engine and to the other blocks (before cluster_start()).
-__device__ __forceinline__ void publish_barriers() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-// One arrival, and the bytes that copies will bring in this phase.
-__device__ __forceinline__ void arrive_expecting(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
-// Takes an address in the cluster, of this block or another. What was read is not ordered by it,
-// as a wider scope would do at the price of a fence: products have read once they are done.
-__device__ __forceinline__ void arrive_in_cluster(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-// Returns once the phase of this parity has ended. Before the first phase, the one of parity 1 has.
-__device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t parity) {
-  uint32_t done;
-  do {
-    asm volatile(
-        "{\n"
-        ".reg .pred p;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n"
-        "}\n"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-  } while (!done);
 }
 
 // ---- the copy engine

@@ -5,6 +5,7 @@
 // each optional operand. Every backend runs the same list.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <map>
@@ -772,6 +773,20 @@ inline void add_glu_cases(std::vector<OpCase>& cases) {
       const DType stream = type == DType::kF32 ? DType::kF32 : DType::kBF16;
       Glu op{.activation = a, .gate_up = b.in("gate_up", rows, 2 * 1056, stream, 2)};
       op.y = b.out("y", rows, 1056, type);
+      cases.push_back(std::move(b).build(op));
+    }
+  }
+  // Gates that are not finite, or nearly so.
+  for (const Activation a :
+       {Activation::kGeluTanh, Activation::kSilu, Activation::kGeluErf, Activation::kRelu}) {
+    for (const DType type : {DType::kF32, DType::kBF16}) {
+      CaseBuilder b(text("glu_limits_", name_of(a), "_", type));
+      constexpr double kInfinity = std::numeric_limits<double>::infinity();
+      Glu op{.activation = a, .gate_up = b.in("gate_up", 2, 2 * 16, type)};
+      op.y = b.out("y", 2, 16, type);
+      const std::vector<double> limits{
+          -kInfinity, kInfinity, -1e38, 1e30, -100, 100, std::numeric_limits<double>::quiet_NaN()};
+      std::copy(limits.begin(), limits.end(), b.data_of(op.gate_up).begin());
       cases.push_back(std::move(b).build(op));
     }
   }

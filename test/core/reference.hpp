@@ -241,6 +241,8 @@ class Program {
   // ---- operations
 
   static double activate(Activation activation, double x) {
+    const bool is_limit = x == -std::numeric_limits<double>::infinity();
+    if (is_limit && activation != Activation::kNone) return 0;
     switch (activation) {
       case Activation::kNone:
         return x;
@@ -252,7 +254,7 @@ class Program {
       case Activation::kSilu:
         return x / (1 + std::exp(-x));
       case Activation::kRelu:
-        return std::max(0.0, x);
+        return x < 0 ? 0 : x;
     }
     return 0;
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "backends/cuda/linear_scratch.hpp"
 #include "backends/cuda/linear_tuner.hpp"
@@ -119,6 +120,84 @@ TEST_F(LinearTunerTest, EveryImplementationGivesTheResultOfTheGenericKernel) {
   }
 }
 
+// With what they do as well, which the library does not. Every configuration takes part.
+TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
+  constexpr DType kBF16 = DType::kBF16, kF16 = DType::kF16, kE4M3 = DType::kE4M3;
+  const auto with_glu = [](LinearArgs args, DType y) {
+    args.y.data = nullptr;
+    args.glu = GluArgs{.gate_up = args.y, .y = matrix(args.y.rows, args.y.width / 2, y)};
+    return args;
+  };
+  const auto with_rope = [](LinearArgs args) {
+    constexpr int kHeads = 2, kHeadDim = 64;
+    args.y.data = nullptr;
+    args.rope = QkvRopeArgs{.qkv = args.y, .heads = kHeads, .kv_heads = 1, .head_dim = kHeadDim};
+    args.rope->q = matrix(args.y.rows, kHeads * kHeadDim, kBF16);
+    args.rope->k = args.rope->v = matrix(args.y.rows, kHeadDim, kBF16);
+    return args;
+  };
+  const auto with_weight = [](LinearArgs args, DType type) {
+    args.weight.type = type;
+    return args;
+  };
+  const auto with_euler = [](LinearArgs args) {
+    args.euler = EulerArgs{.actions = args.y, .velocity = args.y, .step = -0.1f};
+    return args;
+  };
+  std::set<std::string> seen;
+  for (const LinearArgs& call :
+       {with_glu(linear(10, 4096, 128, kE4M3, kBF16, 128), kE4M3),
+        with_glu(linear(50, 4096, 128, kE4M3, kBF16, 128), kE4M3),
+        with_glu(with_weight(linear(10, 4096, 128, kF16, kBF16, 128), kE4M3), kF16),
+        with_glu(with_weight(linear(50, 4096, 128, kF16, kBF16, 128), kE4M3), kF16),
+        with_glu(linear(10, 4096, 128, kBF16, kBF16), kBF16),
+        with_rope(linear(10, 4096, 256, kE4M3, kBF16, 256)),
+        with_rope(with_weight(linear(50, 4096, 256, kF16, kBF16, 256), kE4M3)),
+        with_euler(linear(10, 1024, 32, DType::kF32, DType::kF32)),
+        with_euler(linear(50, 32, 32, DType::kF32, DType::kF32)),
+        with_glu(linear(200, 256, 512, kE4M3, kBF16, 512), kE4M3),
+        with_glu(with_length(linear(400, 256, 512, kE4M3, kBF16, 512)), kE4M3),
+        with_glu(linear(200, 256, 512, kBF16, kBF16), kBF16), linear(10, 4096, 64, kBF16, kBF16),
+        linear(64, 4096, 64, kF16, kF16), linear(522, 512, 384, kE4M3, kBF16, 384),
+        linear(522, 512, 384, kBF16, kBF16)}) {
+    const LinearScratch scratch(call, device_, *stream_);
+    const LinearArgs args = scratch.args(0);
+    int of_our_own = 0;
+    for (const LinearChoice& choice : linear_choices(args, *library_, device_)) {
+      if (choice.family != Family::kSkinny && choice.family != Family::kWgmma) continue;
+      SCOPED_TRACE(text("[", args.x.rows, ", ", args.x.width, "] ", args.x.type, " to [",
+                        args.y.width, "] ", args.y.type, ": ", describe(choice)));
+      scratch.reset();
+      run_linear(args, choice, *library_, nullptr, {.stream = stream_->get(), .device = &device_});
+      EXPECT_LE(scratch.error(), allowed_error(args));
+      seen.insert(name_of(choice));
+      ++of_our_own;
+    }
+    EXPECT_GT(of_our_own, 0) << "[" << args.x.rows << ", " << args.x.width << "] " << args.x.type;
+  }
+  if (!device_.is_specialised || device_.compute_capability() != 90) return;
+  EXPECT_EQ(seen.size(),
+            linear_skinny_configurations().size() + linear_wgmma_configurations().size());
+}
+
+// Products of e4m3 are added up as asked for by whatever kernel computes them.
+TEST_F(LinearTunerTest, WithoutFastAccumulationNoKernelOfOurOwnIsFast) {
+  const LibraryGemm exact(false);
+  const auto count = [&](const LinearArgs& args, Family family) {
+    const std::vector<LinearChoice> choices = linear_choices(args, exact, device_);
+    return std::count_if(choices.begin(), choices.end(),
+                         [&](const LinearChoice& choice) { return choice.family == family; });
+  };
+  const LinearArgs many = linear(522, 256, 512, DType::kE4M3, DType::kBF16, 1);
+  EXPECT_EQ(count(many, Family::kWgmma), 0);
+  EXPECT_GT(count(many, Family::kLibrary), 0);
+  EXPECT_GT(count(linear(50, 1024, 512, DType::kE4M3, DType::kBF16, 1), Family::kSkinny), 0);
+  LinearArgs gated = many;
+  gated.y.data = nullptr;
+  gated.glu = GluArgs{.gate_up = gated.y, .y = matrix(522, 256, DType::kE4M3)};
+  EXPECT_FALSE(has_fused_linear(gated, exact, device_));
+}
+
 // The per-channel scales of sm_90 are taken where the library has them; elsewhere it has to finish.
 TEST_F(LinearTunerTest, ScalesPerChannelAreRightOnEitherRoute) {
   const LinearScratch scratch(linear(522, 512, 768, DType::kE4M3, DType::kBF16, 768), device_,
@@ -132,6 +211,22 @@ TEST_F(LinearTunerTest, ScalesPerChannelAreRightOnEitherRoute) {
                   {.stream = stream_->get(), .device = &device_});
     EXPECT_LE(scratch.error(), allowed_error(scratch.args(0))) << LibraryGemm::describe(choice);
   }
+}
+
+// More than a grid has along its second dimension.
+TEST_F(LinearTunerTest, ManyRowsAreFinished) {
+  const LinearArgs call =
+      with_epilogue(linear(70000, 16, 8, DType::kBF16, DType::kBF16), DType::kBF16);
+  const LinearScratch scratch(call, device_, *stream_);
+  const LinearArgs args = scratch.args(0);
+  const std::vector<LibraryChoice> choices = library_->candidates(args);
+  ASSERT_FALSE(choices.empty());
+  ASSERT_EQ(choices.front().route, Route::kFinish);
+  const DeviceBuffer workspace(LibraryGemm::workspace_bytes(args, choices.front()));
+  scratch.reset();
+  library_->run(args, choices.front(), workspace.data(),
+                {.stream = stream_->get(), .device = &device_});
+  EXPECT_LE(scratch.error(), allowed_error(args));
 }
 
 TEST_F(LinearTunerTest, TheLibraryTakesNeitherMixedTypesNorAFollowingOperation) {

@@ -61,10 +61,13 @@ TEST(Activations, SiluIsWithinItsBound) {
 }
 
 TEST(Activations, FarFromZero) {
-  for (const auto& activation : {gelu_tanh, silu}) {
+  for (const auto& activation : {gelu_tanh, gelu_erf, silu}) {
     EXPECT_EQ(activation(0.0f), 0.0f);
     EXPECT_EQ(activation(1e4f), 1e4f);
     EXPECT_NEAR(activation(-1e4f), 0.0f, 1e-30f);
+    EXPECT_NEAR(activation(-1e38f), 0.0f, 1e-30f);
+    EXPECT_NEAR(activation(-kInfinity), 0.0f, 1e-30f);
+    EXPECT_EQ(activation(kInfinity), kInfinity);
     EXPECT_TRUE(std::isnan(activation(std::numeric_limits<float>::quiet_NaN())));
   }
 }

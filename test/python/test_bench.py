@@ -95,6 +95,7 @@ def test_a_report_has_every_part(report):
     ]
     assert linears.calls == sum(row.calls for row in in_calls)
     assert linears.median_ms == pytest.approx(sum(row.median_ms for row in in_calls))
+    assert 0 < report.load_s < report.first_action_s
     assert report.memory_bytes['together'] == report.memory_bytes['weights'] + report.memory_bytes['arena']
 
 

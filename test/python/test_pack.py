@@ -15,6 +15,8 @@ from flashrt_core import Error, _core
 from flashrt_core.calibrate import calibrate
 from flashrt_core.samples import read_samples
 
+on_each_backend = pytest.mark.parametrize('backend', ['cpu', pytest.param('cuda', marks=pytest.mark.gpu)])
+
 SIZES = {'cameras': 2, 'prompt_capacity': 12, 'steps': 2, 'threads': 2}
 
 
@@ -56,10 +58,16 @@ def header_of(file):
         return json.loads(tensors.metadata()['flashrt'])
 
 
+@on_each_backend
 @pytest.mark.parametrize('recipe', ['f32', 'bf16', 'fp8', 'fp8_f16'])
-def test_packed_weights_give_the_same_bits(checkpoint, model_input, scales, recipe):
+def test_packed_weights_give_the_same_bits(checkpoint, model_input, scales, recipe, backend):
     file, digest = pack(checkpoint, recipe)
-    how = SIZES | {'recipe': recipe, 'calibration': scales if recipe.startswith('fp8') else None}
+    how = SIZES | {
+        'recipe': recipe,
+        'calibration': scales if recipe.startswith('fp8') else None,
+        'backend': backend,
+        'tuning': checkpoint.parent / 'tuning.json',  # both use the same kernels
+    }
     from_checkpoint = _core.Engine(checkpoint, **how)
     assert digest == from_checkpoint.weights_digest
     expected = from_checkpoint.infer(**model_input)
@@ -69,10 +77,16 @@ def test_packed_weights_give_the_same_bits(checkpoint, model_input, scales, reci
     np.testing.assert_array_equal(packed.infer(**model_input), expected)
 
 
-def test_random_weights_can_be_packed(checkpoint, model_input):
+@on_each_backend
+def test_random_weights_can_be_packed(checkpoint, model_input, backend):
     (checkpoint / 'model.safetensors').unlink()
     file, _ = pack(checkpoint, random_seed=4)
-    how = SIZES | {'recipe': 'bf16', 'random_seed': 4}
+    how = SIZES | {
+        'recipe': 'bf16',
+        'random_seed': 4,
+        'backend': backend,
+        'tuning': checkpoint.parent / 'tuning.json',
+    }
     expected = _core.Engine(checkpoint, **how).infer(**model_input)
     np.testing.assert_array_equal(_core.Engine(checkpoint, packed=file, **how).infer(**model_input), expected)
     with pytest.raises(Error, match=r'was packed from weights random pi05 seed 4 .* are random pi05 seed 5'):

@@ -49,6 +49,7 @@ class LibraryGemm {
   LibraryGemm& operator=(const LibraryGemm&) = delete;
 
   static int version();  // 130100
+  bool fast_accumulation() const { return fast_accumulation_; }
 
   // What the library recommends for this call, best first; empty if it does not compute it. Memory
   // is not touched; pointers count by their alignment.

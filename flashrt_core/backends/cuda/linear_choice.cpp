@@ -32,6 +32,17 @@ constexpr Configured kSkinny{.family = Family::kSkinny,
 
 int count_of(const Configured& kernel) { return static_cast<int>(kernel.configurations().size()); }
 
+// Warp-group instructions add up products of e4m3 with about 14 bits. Those of linear_skinny are
+// multiplied as float16, which adds up float32.
+bool is_fast_accumulated(const Configured& kernel, const LinearArgs& args) {
+  return kernel.family == Family::kWgmma && args.x.type == DType::kE4M3;
+}
+bool accepts(const Configured& kernel, const LinearArgs& args, int configuration,
+             const LibraryGemm& library, const DeviceInfo& device) {
+  return (library.fast_accumulation() || !is_fast_accumulated(kernel, args)) &&
+         kernel.accepts(args, configuration, device);
+}
+
 }  // namespace
 
 std::vector<LinearChoice> linear_choices(const LinearArgs& args, const LibraryGemm& library,
@@ -41,7 +52,7 @@ std::vector<LinearChoice> linear_choices(const LinearArgs& args, const LibraryGe
   std::vector<LinearChoice> choices;
   for (const Configured* kernel : own) {
     for (int i = 0; i < count_of(*kernel); ++i) {
-      if (kernel->accepts(args, i, device))
+      if (accepts(*kernel, args, i, library, device))
         choices.push_back({.family = kernel->family, .configuration = i});
     }
   }
@@ -51,11 +62,12 @@ std::vector<LinearChoice> linear_choices(const LinearArgs& args, const LibraryGe
   return choices;
 }
 
-bool has_fused_linear(const LinearArgs& args, const DeviceInfo& device) {
+bool has_fused_linear(const LinearArgs& args, const LibraryGemm& library,
+                      const DeviceInfo& device) {
   if (!args.glu && !args.rope && !args.euler) return false;
   for (const Configured& kernel : {kWgmma, kSkinny}) {
     for (int i = 0; i < count_of(kernel); ++i) {
-      if (kernel.accepts(args, i, device)) return true;
+      if (accepts(kernel, args, i, library, device)) return true;
     }
   }
   return false;
@@ -88,7 +100,7 @@ std::optional<LinearChoice> restore_linear_choice(std::string_view name, const L
     const auto names = kernel.configurations();
     const auto found = std::find(names.begin(), names.end(), name.substr(kernel.prefix.size()));
     const int configuration = static_cast<int>(found - names.begin());
-    if (found == names.end() || !kernel.accepts(args, configuration, device)) return {};
+    if (found == names.end() || !accepts(kernel, args, configuration, library, device)) return {};
     return LinearChoice{.family = kernel.family, .configuration = configuration};
   }
   if (name.starts_with(kLibraryPrefix)) {

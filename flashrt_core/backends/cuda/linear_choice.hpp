@@ -28,10 +28,11 @@ struct LinearChoice {
 
 // Everything that accepts this call, in the order of preference when nothing is timed: the kernels
 // made for its number of rows, those made for another, the library, and last what takes anything.
+// Kernels of our own accumulate as the library is to: fast or not.
 std::vector<LinearChoice> linear_choices(const LinearArgs& args, const LibraryGemm& library,
                                          const DeviceInfo& device);
 // Whether a fast kernel does this call together with the operation that follows it.
-bool has_fused_linear(const LinearArgs& args, const DeviceInfo& device);
+bool has_fused_linear(const LinearArgs& args, const LibraryGemm& library, const DeviceInfo& device);
 
 // "wgmma 128x192", "library direct 1 ff ...", "generic".
 std::string name_of(const LinearChoice& choice);

@@ -36,7 +36,7 @@ class LinearTuner {
 
   // Whether the linear and the operation that follows it are better done at once: a fast kernel
   // does.
-  bool has_fused(const LinearArgs& args) const { return has_fused_linear(args, device_); }
+  bool has_fused(const LinearArgs& args) const { return has_fused_linear(args, library_, device_); }
   // From the store, or by timing candidates on operands made for it, which takes memory and up to
   // about a second, and waits for the stream. Of the args only shapes, types, alignments and the
   // constants of a rotation matter; x may have no memory yet. Implementations whose result is wrong

@@ -364,7 +364,7 @@ class Engine:
         threads: int = 0,  # 0: one per core
         device: int = 0,  # cuda, like the following: index of the GPU
         tuning: str | PathLike[str] | None = None,  # keeps the fastest algorithms by device and shape
-        fast_accumulation: bool = True,  # FP8 products of the library are summed with fewer bits
+        fast_accumulation: bool = True,  # FP8 products are summed with about 14 bits
         dependent_launch: bool = True,  # a kernel may start while the one ahead still runs
         specialised_kernels: bool = True,  # False: the portable kernels only
         # Random weights of this seed; of the checkpoint only config.json is read. The names pi05, pi0 and

@@ -73,7 +73,9 @@ def run(
         str | None, typer.Option(help='Also the errors against this recipe on the same backend, e.g. f32.')
     ] = None,
     tuning: Annotated[Path | None, typer.Option(help='Keeps which algorithms are fastest.')] = None,
-    fast_accumulation: Annotated[bool, typer.Option(help='FP8 products are summed with fewer bits.')] = True,
+    fast_accumulation: Annotated[
+        bool, typer.Option(help='FP8 products are summed with about 14 bits.')
+    ] = True,
     dependent_launch: Annotated[bool, typer.Option(help='Kernels start before the one ahead ends.')] = True,
     specialised_kernels: Annotated[bool, typer.Option(help='Kernels for one architecture.')] = True,
     device: Device = 0,
@@ -176,7 +178,8 @@ def _print(report: BenchReport) -> None:
     say(f'during inferences and replays: {counted}')
     say(f'graph: {report.after["graph_nodes"]} nodes{f" ({kinds})" if kinds else ""}')
     memory = ', '.join(f'{name} {size / 1e9:.2f} GB' for name, size in report.memory_bytes.items())
-    say(f'memory: {memory}; loaded in {report.load_s:.1f} s')
+    say(f'memory: {memory}')
+    say(f'loaded in {report.load_s:.2f} s, first actions after {report.first_action_s:.2f} s')
 
 
 def _times(report: BenchReport) -> Table:
