@@ -173,7 +173,7 @@ class ClosedLoop:
             self._set_prompt()
         if self._tick < self._next_inference or not self.motion.wants_chunk():
             return False
-        if self._pace.mode == BLOCK and self.motion.player.peek() is not None:
+        if self._pace.mode == BLOCK and not self._is_at_rest():
             return False
         mark = self.motion.mark()
         prefix = self.motion.prefix(mark)
@@ -187,6 +187,14 @@ class ClosedLoop:
         self.inference_ms.append((time.perf_counter() - begun_s) * 1e3)
         self._running = _Running(chunk, observed, mark, self._tick + self._pace.delay)
         self._next_inference = self._tick + self._pace.inference
+        return True
+
+    def _is_at_rest(self) -> bool:
+        """Whether the last row has been reached; a loop that waits takes its picture then, not before."""
+        if self._tick % self._pace.command or self.motion.player.peek() is not None:
+            return False
+        if self._tick % self._pace.camera:
+            self._see()
         return True
 
     def _set_prompt(self) -> None:
