@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// What the kernels of attention share: the keys that rows see, copies into shared memory, matrix
-// instructions.
+// What the kernels of attention share: the keys that rows see, and matrix instructions.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "kernels/attention.cuh"
 #include "kernels/cluster.cuh"
 #include "kernels/common.cuh"
+#include "kernels/copy_async.cuh"
 
 namespace flashrt::cuda {
 
@@ -98,22 +98,7 @@ __device__ __forceinline__ void load_ahead(const std::byte* p, uint2& words) {
                : "l"(p));
 }
 
-// ---- copies into shared memory that run beside the computation
-
-// 16 bytes; zeros if the source is not valid: it is not read, and need not be an address.
-__device__ __forceinline__ void copy_async(void* to, const void* from, bool is_valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-               "r"(is_valid ? 16 : 0)
-               : "memory");
-}
-__device__ __forceinline__ void end_copy_group() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-// Until at most so many of this thread's newest groups are under way.
-template <int kGroups>
-__device__ __forceinline__ void wait_copy_groups() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
-}
+// ---- barriers
 
 // A barrier of some warps of a block; number 0 is __syncthreads().
 template <int kNumber, int kThreads>
