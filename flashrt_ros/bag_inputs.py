@@ -51,7 +51,9 @@ def _absolute(topic: str) -> str:
     return topic if topic.startswith('/') else f'/{topic}'
 
 
-def stream_counts(topic: str, recorded: int, counters: dict[str, int], is_camera: bool) -> StreamCounts:
+def stream_counts(
+    topic: str, recorded: int | None, counters: dict[str, int], is_camera: bool
+) -> StreamCounts:
     """The account of one stream from the counters of an observation buffer."""
     return StreamCounts(
         topic=topic,

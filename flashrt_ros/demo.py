@@ -1,224 +1,213 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""`make demo`: a recorded robot through the policy node over DDS, on a tiny model made on the spot.
+"""`make demo`: the trained policy moves the simulated robot through the node, and is given another task.
 
-Fails loudly when too few chunks came, a message went missing, a picture reached the model changed, or the
-chunks do not depend on their inputs.
+Succeeds when both tasks were done; otherwise says which condition was not met, and whether it was the machine
+that was too slow (exit code 2) or not (exit code 1).
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
 from flashrt_core.errors import Error
-from flashrt_core.types import Observation
-from flashrt_ros.bag import Bag, BagError
-from flashrt_ros.bag_inputs import observations
-from flashrt_ros.demo_checkpoint import TOKENIZER, write_demo_checkpoint
-from flashrt_ros.dependence import dependences
-from flashrt_ros.groot_demo_checkpoint import write_groot_demo_checkpoint
-from flashrt_ros.load import load_policy, prepare
+from flashrt_ros.live_tabletop import Ended, LiveTabletop, Speed, tabletop_parameters
+from flashrt_ros.local_ros import set_up_transport, spinning_node
 from flashrt_ros.parameters import Parameters
 from flashrt_ros.replay import publish
-from flashrt_ros.replay_setup import NODE_NAME, Warnings, checked_parameters, live_replay
-from flashrt_ros.report import Report
+from flashrt_ros.replay_setup import Warnings, checked_parameters
+from flashrt_ros.report import CLOSED_LOOP, Report
+from flashrt_ros.sim_settings import LOCKSTEP, REAL_TIME
+from flashrt_ros.tabletop.film import write_animation, write_strip
+from flashrt_ros.tabletop.seeds import evaluation_scenes
+from flashrt_ros.tabletop.tasks import read_task
+from flashrt_ros.witness import GATED_STAGE
 
-BUSY = (
-    'Pictures and joint states are sent best effort: a node that gets no processor for a third of a second, '
-    'as long as its queues last, loses some. Run the demo while the machine does nothing else.'
-)
-OTHER_PROMPT = 'fold the towel'
-# Grey levels. Decoders may round differently by one; a wrong resize or channel order differs by far more.
-LARGEST_DIFFERENCE = 3
-
-
-@dataclass(frozen=True)
-class DemoModel:
-    """A tiny model that can be made on the spot."""
-
-    name: str  # for people
-    params: str  # in config/
-    model_input: str  # beside the recording: what it must see of the last pictures, one PNG per slot
-    tokenizer: str  # in the folder of the checkpoint; empty: the folder itself
-    fewest_chunks: int  # of 8 s of recording, on two cores
-    write: Callable[[Path, NDArray[np.float64]], None]  # to a folder, for the [samples, joints] of a robot
-
-
-MODELS = {
-    'pi05': DemoModel(
-        'Pi0.5', 'pi05_demo.yaml', 'aloha_sim_model_input', TOKENIZER, 50, write_demo_checkpoint
-    ),
-    # Its pictures take longer than its model: they are scaled four times, and twice to be looked at.
-    'groot': DemoModel(
-        'GR00T N1.6', 'groot_demo.yaml', 'aloha_sim_groot_model_input', '', 25, write_groot_demo_checkpoint
-    ),
-}
+AUTO = 'auto'
+FAILED, TOO_SLOW = 1, 2  # exit codes
+SCENE = 4
+FIRST, THEN = 'stack the red block on the blue block', 'put the green block in the tray'
+_MEASURED = 20  # chunks
+# In real time, a picture comes every 100 ms and a chunk lasts for 500 ms.
+_SLOWEST_INFERENCE_MS = 100.0
+_SLOWEST_SIMULATION = 0.95
+_LONGEST_GAP_S = 0.4  # between two chunks: beyond, the rows of the first one run out
 
 
 @dataclass(frozen=True)
-class DemoData:
-    """What the demo reads."""
+class Wanted:
+    """What the demo is to do."""
 
-    bag: Path
-    model_input: Path
-    params: Path
+    scene: int
+    tasks: Sequence[str]  # one after the other
+    pace: str  # auto | real_time | lockstep
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How the tasks ended, as far as they were tried."""
+
+    pace: str
+    ended: Sequence[Ended]
+    disturbances: Sequence[str]  # what the machine did to it, in words
+
+    @property
+    def is_success(self) -> bool:
+        return all(one.is_success for one in self.ended)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog='flashrt_ros.demo', description=__doc__.splitlines()[0])
-    parser.add_argument('--model', default='pi05', help=f'one of: {", ".join(MODELS)}')
     parser.add_argument('--out', type=Path, default=Path('out/demo'), help='folder of all results')
-    parser.add_argument('--clock', action='store_true', help='run the node on simulated time')
+    parser.add_argument('--scene', type=int, default=SCENE, help='number of the scene, below a million')
+    parser.add_argument('--first', default=FIRST, help='the first prompt')
+    parser.add_argument('--then', default=THEN, help='the prompt after it')
+    parser.add_argument(
+        '--pace', default=AUTO, choices=(AUTO, REAL_TIME, LOCKSTEP), help='how simulated time passes'
+    )
     options = parser.parse_args(arguments)
-    if options.model not in MODELS:
-        parser.error(f"model '{options.model}' is not known; known: {', '.join(MODELS)}")
     console = Console()
     try:
-        faults = run_demo(MODELS[options.model], options.out, console, simulated_time=options.clock)
+        evaluation_scenes(1, options.scene)
+        wanted = Wanted(options.scene, (options.first, options.then), options.pace)
+        for task in wanted.tasks:
+            read_task(task)
+        attempt = run_demo(wanted, options.out, console)
+        faults, code = list(faults_of(attempt)), TOO_SLOW if attempt.disturbances else FAILED
     except Error as error:
-        faults = [str(error)]
+        faults, code = [str(error)], FAILED
     for fault in faults:
         Console(stderr=True).print(f'FAILED: {fault}', style='bold red', markup=False, highlight=False)
-    return 1 if faults else 0
+    return code if faults else 0
 
 
-def run_demo(model: DemoModel, out: Path, console: Console, *, simulated_time: bool) -> list[str]:
-    """What is wrong with the demo, in words; nothing if all is well."""
+def run_demo(wanted: Wanted, out: Path, console: Console) -> Attempt:
+    """The last attempt; its film and figures are in `out`."""
     # A domain of its own, unless the user chose one: two demos on one machine do not hear each other.
     os.environ.setdefault('ROS_DOMAIN_ID', str(1 + os.getpid() % 100))
-    replay = live_replay()
-    data = find_data(model)
-    checkpoint = out.resolve() / 'checkpoint'
-    overrides = {
-        'model.checkpoint': os.fspath(checkpoint),
-        'model.tokenizer': os.fspath(checkpoint / model.tokenizer),
-    }
+    params = tabletop_parameters()
+    set_up_transport(params)
+    policy = {'prompt': wanted.tasks[0]}
+    robot = {'seed': wanted.scene, 'task': wanted.tasks[0]}
     warnings = Warnings(console)
-    parameters = checked_parameters(data.params, warnings, overrides)
-    with Bag(data.bag, warnings) as bag:
-        observed = [item.observation for item in observations(bag, parameters, prompt_id=0)]
-    if not observed:
-        return [f'{data.bag} gives no observation under {data.params}']
-    rows = np.array([item.state for item in _at_rate(observed, parameters.row_period_s)])
-    model.write(checkpoint, rows)
-    console.print(f'made a tiny {model.name} with random weights in {checkpoint}', highlight=False)
-
-    seen = _ModelInput()
-    report = replay(
-        data.bag, data.params, out, console,
-        simulated_time=simulated_time, overrides=overrides, observe=seen.subscribe,
-    )  # fmt: skip
-    publish(report, out, console)
-    if report.missing:
-        console.print(BUSY, highlight=False)
-    return [
-        *traffic_faults(report, model.fewest_chunks),
-        *seen.faults(read_pictures(data.model_input, parameters.camera_names), console),
-        *dependence_faults(parameters, observed[len(observed) // 2], console),
-    ]
-
-
-def find_data(model: DemoModel) -> DemoData:
-    """In the source tree, or where the package is installed."""
-    root = Path(__file__).resolve().parent.parent
-    trees = [(root / 'test' / 'data', root / 'config')]
-    for prefix in filter(None, os.environ.get('AMENT_PREFIX_PATH', '').split(':')):
-        share = Path(prefix) / 'share' / 'flashrt_ros'
-        trees.append((share / 'demo', share / 'config'))
-    for recordings, config in trees:
-        if (recordings / 'aloha_sim').is_dir():
-            return DemoData(recordings / 'aloha_sim', recordings / model.model_input, config / model.params)
-    raise BagError(f'the sample recording is in none of {", ".join(str(tree[0]) for tree in trees)}')
-
-
-def traffic_faults(report: Report, fewest_chunks: int) -> Iterator[str]:
-    if len(report.chunks) < fewest_chunks:
-        yield f'{len(report.chunks)} chunks were published, at least {fewest_chunks} were expected'
-    yield from report.missing
-
-
-def dependence_faults(parameters: Parameters, observation: Observation, console: Console) -> list[str]:
-    """Loads the policy once more, in this process, and changes one input at a time."""
-    policy = load_policy(parameters)
-    prepare(policy, parameters)
-    found = dependences(policy, observation, parameters.joint_names, parameters.prompt, OTHER_PROMPT)
-    changes = [item.change for item in found if item.is_wanted]
-    console.print(
-        f'{len(changes)} changes of one input moved the chunk by {min(changes):.2g} to {max(changes):.2g} '
-        '(normalised units)',
-        highlight=False,
-    )
-    return [
-        f'the chunk changed by {item.change:.3g} when {item.what} changed'
-        for item in found
-        if not item.is_fine
-    ]
-
-
-def read_pictures(folder: Path, slots: tuple[str, ...]) -> dict[str, NDArray[np.uint8]]:
-    pictures = {}
-    for slot in slots:
-        picture = cv2.imread(os.fspath(folder / f'{slot}.png'), cv2.IMREAD_COLOR)
-        if picture is None:
-            raise BagError(f'{folder / f"{slot}.png"} cannot be read')
-        pictures[slot] = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
-    return pictures
-
-
-class _ModelInput:
-    """Keeps the newest ~/model_input: the node forms its last observation from the last pictures."""
-
-    def __init__(self) -> None:
-        self._picture: NDArray[np.uint8] | None = None
-
-    def subscribe(self, node: object) -> None:
-        from sensor_msgs.msg import Image
-
-        node.create_subscription(Image, f'{NODE_NAME}/model_input', self._keep, 1)
-
-    def _keep(self, message: object) -> None:
-        rows = np.frombuffer(message.data, np.uint8).reshape(message.height, message.step)
-        self._picture = rows[:, : 3 * message.width].reshape(message.height, message.width, 3)
-
-    def faults(self, expected: Mapping[str, NDArray[np.uint8]], console: Console) -> Iterator[str]:
-        """Compares the views, which lie side by side in the order of the slots."""
-        if self._picture is None:
-            yield f'{NODE_NAME}/model_input published nothing'
-            return
-        side = self._picture.shape[0]
-        differences = {}
-        for index, (slot, picture) in enumerate(expected.items()):
-            view = self._picture[:, index * side : (index + 1) * side]
-            if view.shape != picture.shape:
-                yield f'the model sees {slot} as {view.shape}, the stored picture is {picture.shape}'
-                continue
-            differences[slot] = int(np.abs(view.astype(int) - picture).max())
-            if differences[slot] > LARGEST_DIFFERENCE:
-                yield (
-                    f'what the model sees of {slot} differs from the stored picture by {differences[slot]} '
-                    f'grey levels, allowed: {LARGEST_DIFFERENCE}'
+    parameters = checked_parameters(params, warnings, policy)
+    with spinning_node('flashrt_demo') as node:
+        tabletop = LiveTabletop(node, out, robot=robot, policy=policy)
+        console.print(f'starting the robot and the policy {parameters.checkpoint}', highlight=False)
+        with tabletop:
+            with console.status('measuring how fast this machine is'):
+                pace, why = choose_pace(wanted.pace, tabletop.measure(_MEASURED))
+            console.print(f'{_words(pace)}: {why}', highlight=False)
+            attempt = _attempt(tabletop, wanted, pace, console)
+            if wanted.pace == AUTO and pace == REAL_TIME and attempt.disturbances and not attempt.is_success:
+                disturbances = '; '.join(attempt.disturbances)
+                console.print(
+                    f'once more {_words(LOCKSTEP)}: {disturbances}', style='yellow', highlight=False
                 )
-        if differences:
-            console.print(
-                f'the last pictures reached the model within {max(differences.values())} grey levels of the '
-                'stored ones',
-                highlight=False,
-            )
+                attempt = _attempt(tabletop, wanted, LOCKSTEP, console)
+            tabletop.rest()
+            report = _report(tabletop, parameters, wanted, attempt, tuple(warnings.texts))
+    publish(report, out, console)
+    write_strip(tabletop.takes, out / 'film.png')
+    write_animation(tabletop.takes, out / 'film.gif')
+    console.print(f'wrote {out / "film.png"}, {out / "film.gif"}', highlight=False)
+    console.print(_what_next(wanted), highlight=False)
+    return attempt
 
 
-def _at_rate(observed: list[Observation], period_s: float) -> Iterator[Observation]:
-    """Those closest to a fixed rate, by the newest stamp of each."""
-    stamps = np.array([max(item.stamps_ns.values()) for item in observed])
-    for due in np.arange(stamps[0], stamps[-1], round(period_s * 1e9)):
-        yield observed[int(np.abs(stamps - due).argmin())]
+def choose_pace(wanted: str, speed: Speed) -> tuple[str, str]:
+    """(real_time | lockstep, why): real time where this machine is fast enough for it."""
+    measured = (
+        f'with everything running an inference takes {speed.inference_ms:.0f} ms (90 of 100; at most '
+        f'{_SLOWEST_INFERENCE_MS:g} ms for real time) and {speed.simulation:.2f} s of the robot pass in a '
+        f'second (at least {_SLOWEST_SIMULATION:g} s)'
+    )
+    if wanted != AUTO:
+        return wanted, f'as asked for; {measured}'
+    is_fast = speed.inference_ms <= _SLOWEST_INFERENCE_MS and speed.simulation >= _SLOWEST_SIMULATION
+    return (REAL_TIME if is_fast else LOCKSTEP), measured
+
+
+def _words(pace: str) -> str:
+    return {REAL_TIME: 'in real time', LOCKSTEP: 'in lockstep, where the robot waits for the policy'}[pace]
+
+
+def _attempt(tabletop: LiveTabletop, wanted: Wanted, pace: str, console: Console) -> Attempt:
+    ended: list[Ended] = []
+    for task in wanted.tasks:
+        if ended:
+            tabletop.ask(task)
+        else:
+            tabletop.begin(task, pace=pace)
+        with console.status(f'“{task}”'):
+            ended.append(tabletop.finish())
+        console.print(_sentence(ended[-1]), style='green' if ended[-1].is_success else 'red', highlight=False)
+        if not ended[-1].is_success:
+            break
+    return Attempt(pace, ended, list(disturbances(tabletop.longest_gap_s(), tabletop.robot.status)))
+
+
+def disturbances(longest_gap_s: float, robot: Mapping[str, str]) -> Iterator[str]:
+    """What a machine that is busy with other things does to a demo, in words; nothing on one that is not."""
+    if longest_gap_s > _LONGEST_GAP_S:
+        yield (
+            f'between two chunks {longest_gap_s:.2f} s passed, and one lasts for 0.5 s: this machine was '
+            'busy with something else'
+        )
+    if given_up := int(robot['given_up']):
+        yield f'{given_up} times the robot waited in vain for the policy, for seconds: see its log'
+
+
+def faults_of(attempt: Attempt) -> Iterator[str]:
+    for one in attempt.ended:
+        if not one.is_success:
+            yield _sentence(one)
+            yield from (f'the machine is to blame, not the policy: {text}' for text in attempt.disturbances)
+
+
+def _sentence(one: Ended) -> str:
+    outcome = f'done in {one.time_s:.1f} s' if one.is_success else f'not done: {one.why}'
+    return f'“{one.task}”: {outcome}'
+
+
+def _report(
+    tabletop: LiveTabletop,
+    parameters: Parameters,
+    wanted: Wanted,
+    attempt: Attempt,
+    warnings: tuple[str, ...],
+) -> Report:
+    witness = tabletop.witness
+    streams = witness.streams(parameters)
+    takes = tabletop.takes
+    return Report(
+        mode=CLOSED_LOOP,
+        clock=f'time of the robot, {attempt.pace.replace("_", " ")}',
+        bag=f'the tabletop, scene {wanted.scene}',
+        parameters=str(tabletop_parameters()),
+        messages=sum(stream.received for stream in streams.values()),
+        duration_s=takes[-1].time_s - takes[0].time_s,
+        stages=witness.stages,
+        gated_stage=GATED_STAGE,
+        chunks=tuple(witness.chunks),
+        streams=streams,
+        play=witness.play(),
+        policy=witness.policy(),
+        warnings=(*warnings, *witness.gaps(), *attempt.disturbances),
+    )
+
+
+def _what_next(wanted: Wanted) -> str:
+    """Another scene and other words."""
+    return (
+        'try next: .venv/bin/python -m flashrt_ros.demo '
+        f"--scene {wanted.scene + 1} --first 'lift the green block' --then 'put the red block in the tray'"
+    )
 
 
 if __name__ == '__main__':

@@ -19,6 +19,7 @@ from flashrt_ros.latency import Percentiles
 
 FORMAT = 'flashrt_ros.replay_report'
 FORMAT_VERSION = 1
+CLOSED_LOOP = 'closed loop'
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class StreamCounts:
     """Where the messages of one stream went."""
 
     topic: str
-    recorded: int  # messages of the recording
+    recorded: int | None  # messages of the recording; None: it was none, and nobody counted
     received: int
     dropped: Mapping[str, int]  # reason -> messages that were received and refused
     used: int | None = None  # cameras only: frames that went into an observation
@@ -36,7 +37,7 @@ class StreamCounts:
     @property
     def lost(self) -> int:
         """Messages that were played and never arrived."""
-        return self.recorded - self.received
+        return 0 if self.recorded is None else self.recorded - self.received
 
     @property
     def unaccounted(self) -> int:
@@ -68,11 +69,11 @@ class ChunkTiming:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of one replay."""
+    """The outcome of one replay, or of a demo."""
 
-    mode: str  # live | offline
+    mode: str  # live | offline, of a replay; or closed loop
     clock: str  # which time the stamps and latencies are in
-    bag: str
+    bag: str  # or what else the inputs came from
     parameters: str
     messages: int  # that the figures are based on
     duration_s: float
@@ -85,6 +86,10 @@ class Report:
     warnings: tuple[str, ...] = ()
     digest: str = ''  # of the chunks, offline only
     budget_ms: float | None = None
+
+    @property
+    def what(self) -> str:
+        return self.mode if self.mode == CLOSED_LOOP else f'{self.mode} replay'
 
     @property
     def deadline_misses(self) -> int:
@@ -155,7 +160,7 @@ class Report:
 
     def _stage_table(self) -> Table:
         table = Table(
-            title=f'Latency, {self.mode} replay ({self.clock}) [ms]',
+            title=f'Latency, {self.what} ({self.clock}) [ms]',
             title_justify='left',
             box=box.SIMPLE_HEAD,
         )
@@ -178,7 +183,7 @@ class Report:
             is_camera = s.used is not None
             table.add_row(
                 name,
-                str(s.recorded),
+                '' if s.recorded is None else str(s.recorded),
                 str(s.used) if is_camera else '',
                 str(s.superseded) if is_camera else '',
                 refused,

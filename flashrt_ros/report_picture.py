@@ -21,7 +21,7 @@ def write_picture(report: Report, path: Path) -> None:
     _draw_timeline(figure.add_subplot(grid[0, :]), report)
     _draw_histogram(figure.add_subplot(grid[1, 0]), report)
     _draw_stages(figure.add_subplot(grid[1, 1]), report)
-    figure.suptitle(f'{report.mode} replay of {Path(report.bag).name}: {len(report.chunks)} chunks')
+    figure.suptitle(f'{report.what} of {Path(report.bag).name}: {len(report.chunks)} chunks')
     figure.savefig(path, dpi=110)
 
 

@@ -56,7 +56,7 @@ _TICK_NS = round(TICK_S * 1e9)
 _BEGIN_NS = 1_000_000_000  # a stamp of zero would be none
 _ARM_EVERY, _HAND_EVERY = 2, 5  # ticks; both divide what is between two pictures
 _STATUS_EVERY = 50  # ticks
-_PATIENCE_S = {COMMANDS: 1.0, ANSWER: 30.0}  # on the wall, for what lockstep waits for
+_PATIENCE_S = {COMMANDS: 5.0, ANSWER: 30.0}  # on the wall, for what lockstep waits for
 _SPIN_S = 0.005
 _VIEW_PX = 336  # for people: the front view, three times as wide as the policy sees it
 
@@ -73,7 +73,7 @@ class SimRobot(Node):
         self.robot = SimulatedRobot(*self._scene())
         self._lockstep = self._new_lockstep()
         self.add_on_set_parameters_callback(self._check)
-        self._tick, self._refused = 0, 0
+        self._tick, self._refused, self._given_up = 0, 0, 0
         self._begin_ns = 0  # of the episode, in simulated time; 0: nothing moves yet
         self._waiting_since_s: float | None = None  # on the wall, in lockstep
         self._published_state = ''
@@ -146,6 +146,7 @@ class SimRobot(Node):
         if time.monotonic() - self._waiting_since_s < _PATIENCE_S[what]:
             return True
         missing = self._lockstep.give_up(self._now_ns)
+        self._given_up += 1
         self.get_logger().warning(f'lockstep: {missing} within {_PATIENCE_S[what]:g} s; time goes on without')
         self._waiting_since_s = None
         return False
@@ -235,7 +236,7 @@ class SimRobot(Node):
         self.settings = read_settings(self._values(), 'sim_robot')
         self.robot.reset(*self._scene())
         self._lockstep = self._new_lockstep()
-        self._begin_ns, self._refused = 0, 0
+        self._begin_ns, self._refused, self._given_up = 0, 0, 0
         self._publish_status()
         response.success, response.message = True, f'scene {self.settings.seed}: {self.settings.task}'
         return response
@@ -280,6 +281,7 @@ class SimRobot(Node):
             'clamped': self.robot.clamped,
             'refused': self._refused,
             'answers': self.answers,
+            'given_up': self._given_up,  # times that lockstep went on without what it waited for
             # Of the inferences in lockstep: one that took less was ready before its delay had passed.
             'shortest_delay_s': f'{min(delays_ns) / 1e9:.2f}' if delays_ns else '',
             'longest_delay_s': f'{max(delays_ns) / 1e9:.2f}' if delays_ns else '',

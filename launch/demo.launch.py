@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""The recorded robot and the policy node on a tiny model: `ros2 launch flashrt_ros demo.launch.py`."""
+"""`make replay` of an installed package: `ros2 launch flashrt_ros demo.launch.py`."""
 
 from launch.actions import DeclareLaunchArgument, ExecuteProcess, Shutdown
 from launch.conditions import IfCondition, UnlessCondition
@@ -15,7 +15,7 @@ def generate_launch_description() -> LaunchDescription:
     return LaunchDescription(
         [
             DeclareLaunchArgument('model', default_value='pi05', description='pi05 or groot'),
-            DeclareLaunchArgument('out', default_value='out/demo', description='folder of all results'),
+            DeclareLaunchArgument('out', default_value='out/replay', description='folder of all results'),
             DeclareLaunchArgument(
                 'use_sim_time',
                 default_value='false',
@@ -31,7 +31,7 @@ def _demo(condition: IfCondition, *options: str) -> ExecuteProcess:
     """The demo starts the node itself and ends with exit code 1 if something is wrong with the result."""
     return ExecuteProcess(
         cmd=[
-            *('python3', '-m', 'flashrt_ros.demo'),
+            *('python3', '-m', 'flashrt_ros.replay_demo'),
             *('--model', LaunchConfiguration('model'), '--out', LaunchConfiguration('out')),
             *options,
         ],

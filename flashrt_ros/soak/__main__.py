@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flashrt_core.errors import Error
-from flashrt_ros.replay_live import set_up_transport, spinning_node
+from flashrt_ros.local_ros import set_up_transport, spinning_node
 from flashrt_ros.soak.campaign import Campaign
 from flashrt_ros.soak.checker import judge
 from flashrt_ros.soak.child import Child

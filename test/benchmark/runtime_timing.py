@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flashrt_core.errors import Error
-from flashrt_ros.replay_live import set_up_transport, spinning_node
+from flashrt_ros.local_ros import set_up_transport, spinning_node
 from flashrt_ros.soak.child import Child
 from flashrt_ros.soak.configuration import (
     ARM_TOPIC,

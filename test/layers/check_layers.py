@@ -49,14 +49,19 @@ FORBIDDEN_IMPORTS: dict[str, tuple[str, ...]] = {
 RCLPY_MODULES = (
     'bag_player.py',
     'description_topic.py',
+    'demo.py',
     'graph_observer.py',
+    'live_tabletop.py',
+    'local_ros.py',
     'node_clock.py',
     'node_parameters.py',
     'node_process.py',
     'policy_node.py',
+    'program_process.py',
     'qos.py',
     'replay_live.py',
     'run.py',
+    'sim_process.py',
     'sim_robot.py',
     'soak/camera.py',
     'soak/recorder.py',
@@ -66,6 +71,7 @@ RCLPY_MODULES = (
     'status.py',
     'topics.py',
     'transitions.py',
+    'witness.py',
 )
 
 

@@ -98,13 +98,27 @@ def called(commands: list[str], text: str) -> bool:
     return any(text in command for command in commands)
 
 
+EGL = 'python -c from mujoco.egl import GLContext; GLContext(8, 8).free()'
+DEMO = [EGL, 'python -m flashrt_ros.demo']
+
+
 def test_demo_prepares_everything_once(project: Project):
-    first = project.make('demo', 'MODEL=pi0')
+    first = project.make('demo')
     assert called(first, '-m venv')
     assert called(first, 'requirements/ros_kilted.txt')
+    assert called(first, 'requirements/sim.txt')
     assert called(first, '-e .')
-    assert first[-1] == 'python -m flashrt_ros.demo --model pi0'
-    assert project.make('demo') == ['python -m flashrt_ros.demo --model pi05']
+    assert first[-2:] == DEMO
+    assert project.make('demo') == DEMO
+
+
+def test_the_recording_is_replayed_on_either_model_and_needs_no_simulation(project: Project):
+    first = project.make('replay')
+    assert called(first, '-e .')
+    assert not called(first, 'requirements/sim.txt')
+    assert first[-1] == 'python -m flashrt_ros.replay_demo --model pi05'
+    groot = ['python -m flashrt_ros.replay_demo --model groot']
+    assert project.make('replay', 'MODEL=groot') == project.make('demo', 'MODEL=groot') == groot
 
 
 def test_test_needs_no_demo_and_prepares_once(project: Project):
@@ -113,8 +127,7 @@ def test_test_needs_no_demo_and_prepares_once(project: Project):
     assert called(first, 'requirements/test.txt')
     assert called(first, '-e .')
     assert called(first, 'requirements/sim.txt')
-    egl = 'python -c from mujoco.egl import GLContext; GLContext(8, 8).free()'
-    tests = ['cmake --workflow --preset dev', egl, 'pytest ']
+    tests = ['cmake --workflow --preset dev', EGL, 'pytest ']
     assert [command for command in first if command in tests] == tests
     assert project.make('test') == tests
 
@@ -128,7 +141,7 @@ def test_the_soak_run_takes_the_minutes_and_what_the_demo_has(project: Project):
 def test_the_demo_is_built_without_cuda_and_takes_what_is_there(project: Project):
     assert called(project.make('demo'), '-e . -C cmake.define.FLASHRT_CUDA=OFF')
     assert called(project.make('test'), '-e . -C cmake.define.FLASHRT_CUDA=AUTO')
-    assert project.make('demo') == ['python -m flashrt_ros.demo --model pi05']
+    assert project.make('demo') == DEMO
 
 
 def test_gpu_tests_are_required_to_run_and_reported(project: Project):
@@ -272,9 +285,10 @@ def test_root_with_apt_gets_egl(project: Project):
     assert called(project.make('egl'), 'apt-get install -q -y libegl1 libopengl0 libgl1-mesa-dri')
 
 
-def test_others_are_told_how_to_get_egl(project: Project):
+@pytest.mark.parametrize('command', ['test-python', 'demo'])
+def test_others_are_told_how_to_get_egl(project: Project, command: str):
     missing_egl(project, user=1000)
-    result = project.run('test-python')
+    result = project.run(command)
     assert result.returncode != 0
     assert 'sudo apt-get install libegl1 libopengl0 libgl1-mesa-dri' in result.stdout
     assert 'apt-get' not in project.log.read_text()

@@ -26,7 +26,6 @@ from flashrt_ros.bag import Bag
 from flashrt_ros.bag_inputs import observations
 from flashrt_ros.check_inputs import check_joint_names
 from flashrt_ros.conversions import JointSample
-from flashrt_ros.demo import LARGEST_DIFFERENCE, MODELS, find_data, read_pictures
 from flashrt_ros.groot_demo_checkpoint import COLUMNS, EMBODIMENT, VIEWS, write_groot_demo_checkpoint
 from flashrt_ros.input_picture import view_corner
 from flashrt_ros.inputs import Moment
@@ -35,6 +34,7 @@ from flashrt_ros.observations import ObservationBuffer
 from flashrt_ros.parameter_file import read_parameter_file
 from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.parameters import Parameters, read_parameters
+from flashrt_ros.replay_demo import LARGEST_DIFFERENCE, MODELS, find_data, read_pictures
 from flashrt_ros.replay_offline import replay_offline
 from flashrt_ros.without_weights import policy_without_weights
 

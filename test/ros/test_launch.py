@@ -17,6 +17,7 @@ from lifecycle_msgs.msg import Transition
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / 'launch' / 'pi05_thor.launch.py'
 GROOT = ROOT / 'launch' / 'groot_thor.launch.py'
+TABLETOP = ROOT / 'launch' / 'tabletop.launch.py'
 
 
 def has_launch() -> bool:
@@ -83,6 +84,33 @@ def test_groot_is_launched_alike_with_an_example_of_its_own(tmp_path):
     assert (node.executable, node.namespace) == (other.executable, other.namespace) == ('policy_node', 'left')
     kinds = [[entity.kind for entity in run(launched)] for launched in (GROOT, FILE)]
     assert kinds[0] == kinds[1]
+
+
+def test_the_tabletop_is_a_robot_beside_the_policy_that_is_launched_alike():
+    robot, *policy = run(TABLETOP)
+    assert (robot.kind, robot.package, robot.executable) == ('Node', 'flashrt_ros', 'sim_robot')
+    task = 'stack the red block on the blue block'
+    assert {name: (value.value, value.value_type) for name, value in robot.parameters[0].items()} == {
+        'seed': ('4', int),
+        'task': (task, str),
+        'pace': ('real_time', str),
+    }
+    node = node_of(policy)
+    assert node.parameters[0] == str(ROOT / 'config' / 'pi05_tabletop.yaml')
+    assert values(node) == {'use_sim_time': ('true', bool), 'prompt': (task, str)}
+    assert [entity.kind for entity in policy] == [entity.kind for entity in run(FILE)]
+
+
+def test_the_prompt_of_the_tabletop_is_told_and_judged():
+    given = {'prompt': 'lift the red block', 'scene': '7', 'pace': 'lockstep', 'namespace': 'table'}
+    robot, *policy = run(TABLETOP, **given, autostart='false')
+    values_of_robot = {name: value.value for name, value in robot.parameters[0].items()}
+    assert values_of_robot == {'seed': '7', 'task': 'lift the red block', 'pace': 'lockstep'}
+    assert values(node_of(policy))['prompt'] == ('lift the red block', str)
+    assert robot.namespace == node_of(policy).namespace == 'table'
+    assert ended(robot, 0).kind == 'Shutdown'
+    with pytest.raises(RuntimeError, match='the robot died with code 1'):
+        ended(robot, 1)
 
 
 def transitions(started: list[Recorded]) -> list[Recorded]:
@@ -156,7 +184,7 @@ def test_demo_runs_one_program(use_sim_time: str, options: list[str]):
     demo = ROOT / 'launch' / 'demo.launch.py'
     given = {'model': 'groot', 'out': '/tmp/out', 'use_sim_time': use_sim_time}
     (process,) = run_launch_file(demo, ROOT, given)
-    command = ['python3', '-m', 'flashrt_ros.demo', '--model', 'groot', '--out', '/tmp/out', *options]
+    command = ['python3', '-m', 'flashrt_ros.replay_demo', '--model', 'groot', '--out', '/tmp/out', *options]
     assert process.cmd == command
     (default,) = run_launch_file(demo, ROOT, {'use_sim_time': use_sim_time})
     assert default.cmd[4] == 'pi05'
@@ -239,7 +267,7 @@ def test_real_launch_reports_a_configure_that_fails_and_keeps_the_node(tmp_path:
 
 
 @with_launch
-@pytest.mark.parametrize('launched', [FILE, GROOT], ids=lambda path: path.stem)
+@pytest.mark.parametrize('launched', [FILE, GROOT, TABLETOP], ids=lambda path: path.stem)
 def test_real_launch_knows_the_arguments(domain_id: int, launched: Path):
     shown = ros2_launch('--show-args', domain_id=domain_id, file=launched)
     assert shown.returncode == 0, shown.stderr

@@ -26,10 +26,11 @@ from flashrt_core.errors import Error
 from flashrt_ros.bag import Bag, BagError, select_topics
 from flashrt_ros.bag_player import BagPlayer, restamp
 from flashrt_ros.node_process import NodeProcess
-from flashrt_ros.replay_live import _Witness, replay_live
+from flashrt_ros.replay_live import replay_live
 from flashrt_ros.replay_setup import stub_command
 from flashrt_ros.report import Report
 from flashrt_ros.stub_policy import StubSettings
+from flashrt_ros.witness import Witness
 
 BAGS = CASES / 'bags'
 RAW_FRAMES = 15
@@ -229,7 +230,7 @@ def test_a_running_node_is_not_disturbed(ros, tmp_path, monkeypatch):
     """The recording must not reach a robot that is at work on the same domain."""
     from rclpy.node import Node
 
-    monkeypatch.setattr('flashrt_ros.node_process._LOOK_AROUND_S', 3.0)
+    monkeypatch.setattr('flashrt_ros.program_process._LOOK_AROUND_S', 3.0)
     ros.add(Node('policy', context=ros.context))
     with pytest.raises(Error, match='runs on this ROS domain already'):
         run('plain_db3', tmp_path)
@@ -246,7 +247,7 @@ def test_a_running_node_is_not_disturbed(ros, tmp_path, monkeypatch):
     ],
 )
 def test_chunks_that_did_not_arrive_are_counted_run_by_run(ids: list[int], gaps: list[str]):
-    witness = _Witness.__new__(_Witness)
+    witness = Witness.__new__(Witness)
     witness.chunks = [SimpleNamespace(chunk_id=number) for number in ids]
     assert witness.gaps() == gaps
 

@@ -79,7 +79,7 @@ def test_a_node_that_ends_is_a_finding_and_leaves_no_process_behind(
     run = Run('without a node', clock_faults(), 1.0, simulated_time=False)
     verdict = carry_out(run, tmp_path, Console(quiet=True))
     texts = {finding.rule: finding.text for finding in verdict.findings}
-    assert 'the node ended with code 1' in texts['the node lives']
+    assert 'the node /policy ended with code 1' in texts['the node lives']
     assert 'No module named no_such_module' in texts['the node lives']
     assert not verdict.is_well
     assert not left_over(tmp_path)

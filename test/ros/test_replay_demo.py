@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 The flashrt_ros authors
-"""The demo as a newcomer runs it, and that it notices each thing that can be wrong with it."""
+"""`make replay` as a newcomer runs it, and that it notices each thing that can be wrong with it."""
 
 import json
 import os
@@ -15,8 +15,8 @@ from fake_policy import FakePolicy, parameters
 from rich.console import Console
 
 from flashrt_core.types import Observation
-from flashrt_ros.demo import MODELS, _ModelInput, find_data, read_pictures, traffic_faults
 from flashrt_ros.dependence import dependences
+from flashrt_ros.replay_demo import MODELS, _ModelInput, find_data, read_pictures, traffic_faults
 from flashrt_ros.report import ChunkTiming, Report, StreamCounts
 
 SLOTS = ('cam_high', 'cam_left_wrist', 'cam_right_wrist')
@@ -36,7 +36,7 @@ def test_demo_passes_and_writes_its_report(domain_id, tmp_path, model: str, name
     environment = os.environ | {'ROS_DOMAIN_ID': str(domain_id), 'ROS_LOG_DIR': str(tmp_path / 'log')}
     for _ in range(TRIES):
         done = subprocess.run(
-            [sys.executable, '-m', 'flashrt_ros.demo', '--model', model, '--out', 'out'],
+            [sys.executable, '-m', 'flashrt_ros.replay_demo', '--model', model, '--out', 'out'],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False,
         )  # fmt: skip
         if done.returncode == 0:
@@ -54,7 +54,7 @@ def test_demo_passes_and_writes_its_report(domain_id, tmp_path, model: str, name
 
 def test_unknown_model_is_named():
     done = subprocess.run(
-        [sys.executable, '-m', 'flashrt_ros.demo', '--model', 'openvla'],
+        [sys.executable, '-m', 'flashrt_ros.replay_demo', '--model', 'openvla'],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 2
