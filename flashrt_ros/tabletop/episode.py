@@ -127,6 +127,10 @@ class EpisodePlayer:
         """The one that plays this condition."""
         return self._loaded(_loading(condition))[1]
 
+    @property
+    def renderer(self) -> str:
+        return self._pictures.renderer
+
     def close(self) -> None:
         self._pictures.close()
 

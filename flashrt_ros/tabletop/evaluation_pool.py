@@ -3,6 +3,7 @@
 """Episodes on several processes: which of them plays one changes nothing about it."""
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -42,6 +43,7 @@ def play_all(
 
 def _start(values: Values, calibrations: Calibrations) -> None:
     global _settings
+    os.environ.setdefault('LP_NUM_THREADS', '1')  # of Mesa: each process has its own core
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     _settings = values, calibrations
 

@@ -32,6 +32,7 @@ class Origin:
     changed: Mapping[str, Any]  # parameters that the command line changed
     policy: Mapping[str, str]  # of the first condition
     scales: Mapping[str, str]  # recipe and estimator -> what they were measured on
+    renderer: str  # of the pictures
     workers: int
 
     def content(self) -> dict[str, Any]:

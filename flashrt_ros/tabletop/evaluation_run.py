@@ -74,6 +74,7 @@ class _Evaluation:
         self._origins: dict[str, str] = {}  # of the scales
         self._conditions: Sequence[Condition] = plan.conditions
         self._policy_info: Mapping[str, str] = {}
+        self._renderer = ''
 
     def evaluate(self) -> tuple[list[Summary], bool]:
         plan = self._plan
@@ -94,7 +95,7 @@ class _Evaluation:
         """Refuses what cannot be played, and makes the scales that recipes need."""
         plan = self._plan
         with EpisodePlayer(plan.values, {}) as player, self._bar() as bar:
-            policy = player.policy(IN_FLOAT)
+            policy, self._renderer = player.policy(IN_FLOAT), player.renderer
             left_out = ('recipe', 'calibration', 'prompt')
             self._policy_info = {k: v for k, v in policy.info().items() if k not in left_out}
             own = plan.values.get('model.calibration') and plan.values.get('model.recipe', DEFAULT_RECIPE)
@@ -159,6 +160,7 @@ class _Evaluation:
             changed=plan.changed,
             policy=self._policy_info,
             scales=self._origins,
+            renderer=self._renderer,
             workers=plan.workers,
         )
         write_evaluation(plan.output / 'evaluation.json', results, origin, is_complete)

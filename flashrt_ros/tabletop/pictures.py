@@ -56,6 +56,14 @@ class Pictures:
             mujoco.mjr_readPixels(view, None, self._area, self._renderer)
         return pixels[:, ::-1].copy()  # OpenGL begins at the bottom
 
+    @property
+    def renderer(self) -> str:
+        """What draws, in its own words."""
+        from OpenGL.GL import GL_RENDERER, glGetString  # MuJoCo brings it, and EGL has to come first
+
+        self._context.make_current()
+        return glGetString(GL_RENDERER).decode()
+
     def close(self) -> None:
         self._context.make_current()
         self._renderer.free()

@@ -74,6 +74,7 @@ def test_workers_change_no_result(evaluate: Command, tmp_path: Path):
         assert '2/2' in out
     one, two = (json.loads((tmp_path / str(workers) / 'evaluation.json').read_text()) for workers in (1, 2))
     assert one['complete']
+    assert one['renderer']
     assert [condition['delay_s'] for condition in one['conditions']] == [0.0, 0.2]
     episodes = [[condition['episodes'] for condition in result['conditions']] for result in (one, two)]
     assert episodes[0] == episodes[1]

@@ -118,12 +118,13 @@ def test_a_table_names_what_differs_and_shows_what_is_not_known_as_such():
 
 def test_the_file_holds_every_episode_and_how_it_came_to_be(tmp_path: Path):
     results = {SKIP: [episode(GREEN, 'blue', 2.5, scene=7, chunks=20)], LATE: []}
-    origin = Origin('flashrt evaluate P', 'P', {'seed': 3}, {'weights_digest': 'abc'}, {}, 2)
+    origin = Origin('flashrt evaluate P', 'P', {'seed': 3}, {'weights_digest': 'abc'}, {}, 'Mesa', 2)
     write_evaluation(tmp_path / 'evaluation.json', results, origin, is_complete=False)
     content = json.loads((tmp_path / 'evaluation.json').read_text())
     assert (content['format'], content['version']) == ('flashrt_evaluation', 1)
     assert not content['complete']
     assert content['command'] == 'flashrt evaluate P'
+    assert content['renderer'] == 'Mesa'
     assert content['policy'] == {'weights_digest': 'abc'}
     assert set(content['versions']) == {'flashrt_ros', 'mujoco', 'numpy', 'python'}
     first, second = content['conditions']
