@@ -84,15 +84,18 @@ class EpisodePlayer:
             loop = ClosedLoop(parameters, policy, robot, pace, look, watch)
             loop.ask(asked.prompt(assignment.wording))
             verdict = self._until_judged(loop, control, assignment)
+        motion = loop.motion
+        is_success = verdict.state == SUCCEEDED
         return Episode(
             assignment,
-            is_success=verdict.state == SUCCEEDED,
-            why=verdict.why,
+            is_success=is_success,
+            why=verdict.why if is_success or not motion.refusal else f'{verdict.why}; {motion.refusal}',
             acted_on='' if verdict.acted_on is None else COLOURS[verdict.acted_on],
             time_s=verdict.time_s,
             jumps=tuple(loop.jumps.at_joins),
             chunks=loop.chunks,
-            underruns=loop.motion.counters.underruns,
+            underruns=motion.counters.underruns,
+            refused=motion.counters.first_commands_refused,
             inference_ms=tuple(loop.inference_ms),
         )
 

@@ -101,6 +101,7 @@ class Episode:
     jumps: tuple[float, ...] = ()  # rad, where a chunk follows another
     chunks: int = 0
     underruns: int = 0  # times that nothing followed the last row
+    refused: int = 0  # first commands that the gate held back
     inference_ms: tuple[float, ...] = field(default=(), compare=False)
 
     def content(self) -> dict[str, object]:
@@ -119,6 +120,7 @@ class Episode:
             'time_s': round(self.time_s, 3),
             'chunks': self.chunks,
             'underruns': self.underruns,
+            'refused': self.refused,
             'largest_jump': round(max(self.jumps, default=0.0), 6),
         }
 

@@ -143,6 +143,7 @@ def test_the_file_holds_every_episode_and_how_it_came_to_be(tmp_path: Path):
             'time_s': 2.5,
             'chunks': 20,
             'underruns': 0,
+            'refused': 0,
             'largest_jump': 0.0,
         }
     ]

@@ -75,6 +75,13 @@ def test_without_what_it_needs_no_cube_is_lifted(player: EpisodePlayer, control:
     assert not player.play(replace(FLOAT, control=control), NINE[0]).is_success
 
 
+def test_a_first_command_that_the_gate_holds_back_is_why(values: Values):
+    with EpisodePlayer({**values, 'safety.max_first_gap': [0.001]}, {}) as player:
+        episode = player.play(FLOAT, assignments(['touch'], 1)[0])
+    assert episode.why.startswith('not done within 5 s; first command after a start: too far')
+    assert (episode.is_success, episode.refused, episode.acted_on) == (False, 50, '')
+
+
 def test_an_episode_is_the_same_again(player: EpisodePlayer):
     touch, other = assignments(['touch'], 2)
     first = player.play(FLOAT, touch)
