@@ -16,12 +16,13 @@ from flashrt_ros.tabletop.controls import (
     MOVE_S,
     SWITCH_S,
     Control,
+    Views,
     moved_place,
     other_task,
     without_words,
 )
 from flashrt_ros.tabletop.evaluation import PLAYED, Assignment, Condition, Episode
-from flashrt_ros.tabletop.judge import RUNNING, SUCCEEDED, Verdict
+from flashrt_ros.tabletop.judge import FAILED, RUNNING, SUCCEEDED, Verdict
 from flashrt_ros.tabletop.robot import TICK_S, SimulatedRobot
 from flashrt_ros.tabletop.tasks import COLOURS, TASKS
 from flashrt_ros.tabletop.variation import EVALUATION, Variation, draw_layout
@@ -77,7 +78,7 @@ class EpisodePlayer:
         robot.reset(control.change_layout(draw_layout(assignment.scene, variation)), asked)
         first = self._pictures.draw()
 
-        def look():
+        def look() -> Views:
             return control.change_views(self._pictures.draw(), first)
 
         with without_words(policy) if control.blanks_prompt else nullcontext():
@@ -113,7 +114,7 @@ class EpisodePlayer:
             tick += 1
             if not loop.motion.is_running:
                 why = f'commanding ended: {loop.motion.stopped_because}'
-                return Verdict('failed', why, self._robot.verdict.time_s)
+                return Verdict(FAILED, why, self._robot.verdict.time_s)
         return self._robot.verdict
 
     def _switch(self, loop: ClosedLoop, assignment: Assignment) -> None:
