@@ -29,11 +29,16 @@ def robot() -> SimulatedRobot:
 
 
 @pytest.fixture
-def ros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator:
+def domain_id() -> int:
+    return next(_DOMAINS)
+
+
+@pytest.fixture
+def ros(domain_id: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator:
     from ros_spinner import Spinner
 
     monkeypatch.setenv('ROS_LOG_DIR', str(tmp_path / 'log'))
-    spinner = Spinner(next(_DOMAINS))
+    spinner = Spinner(domain_id)
     yield spinner
     spinner.close()
     gc.collect()  # the participant of a context lives until the last reference to it is gone

@@ -3,11 +3,14 @@
 """The simulated robot under test, spun by its own loop, and whoever commands it."""
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Duration
 from diagnostic_msgs.msg import DiagnosticStatus
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
 from numpy.typing import NDArray
 from rcl_interfaces.srv import SetParameters
 from rclpy.node import Node
@@ -20,11 +23,14 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from flashrt_core.types import Observation
 from flashrt_ros.conversions import stamp_ns
 from flashrt_ros.sim_robot import ARM_TOPIC, GRIPPER_TOPIC, SimRobot
 from flashrt_ros.tabletop.arm import ARM_JOINTS, ROW_PERIOD_S
+from flashrt_ros.tabletop.lockstep import ANSWER
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+PATIENCE_S = 120.0  # for an episode
 PERIOD_NS = round(ROW_PERIOD_S * 1e9)
 
 
@@ -100,6 +106,38 @@ class SimBench:
 
     def state(self) -> str:
         return self.values().get('state', '')
+
+
+class AnswerInTime:
+    """Lets the first answer come at once, and every other one when simulated time waits for it."""
+
+    def __init__(self, bench: SimBench) -> None:
+        self._bench = bench
+        self._given = 0  # answers
+
+    def wait(self, observation: Observation) -> None:
+        while self._given and not self._is_waited_for() and not self._bench.is_closed:
+            time.sleep(0.001)
+        self._given += not observation.is_trial
+
+    def _is_waited_for(self) -> bool:
+        """With the answer before heard, which may still be on its way."""
+        return self._bench.sim.answers == self._given and self._bench.sim.waiting_for == ANSWER
+
+
+def run_policy(ros: Spinner, bench: SimBench, policy_node: Node) -> dict[str, str]:
+    """Brings the policy node up, lets it command, and returns the status at the end of the episode."""
+    ros.add(policy_node)
+    change = bench.node.create_client(ChangeState, 'policy/change_state')
+    for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE):
+        request = ChangeState.Request(transition=Transition(id=transition))
+        assert bench.call(change, request).success
+    start = bench.node.create_client(Trigger, 'policy/start')
+    assert bench.call(start, Trigger.Request()).success
+    eventually(
+        lambda: bench.state() in ('succeeded', 'failed'), lambda: f'the end, now {bench.values()}', PATIENCE_S
+    )
+    return bench.values()
 
 
 class Player:

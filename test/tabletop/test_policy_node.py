@@ -5,19 +5,15 @@
 Limits, gate, player and controllers are the real ones; only the model is missing.
 """
 
-import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 from fake_policy import FakePolicy, values
-from lifecycle_msgs.msg import Transition
-from lifecycle_msgs.srv import ChangeState
 from numpy.typing import NDArray
 from robot_bench import overrides
-from ros_spinner import Spinner, eventually
-from sim_bench import SimBench
-from std_srvs.srv import Trigger
+from ros_spinner import Spinner
+from sim_bench import AnswerInTime, SimBench, run_policy
 
 from flashrt_core.types import Observation
 from flashrt_ros.policy_node import PolicyNode
@@ -35,7 +31,6 @@ from flashrt_ros.tabletop.arm import (
 )
 from flashrt_ros.tabletop.evaluate_expert import plan_for
 from flashrt_ros.tabletop.expert import Plan
-from flashrt_ros.tabletop.lockstep import ANSWER
 from flashrt_ros.tabletop.robot import SimulatedRobot
 from flashrt_ros.tabletop.tasks import Task
 from flashrt_ros.tabletop.variation import EVALUATION, draw_layout
@@ -63,58 +58,41 @@ TABLETOP = {
 }
 
 
-class AsTheExpert:
-    """Answers with the rows of a plan that follow the pictures.
+EPISODE = Callable[..., dict[str, str]]  # the status at its end
 
-    The first answer to pictures comes at once, and every other one when simulated time waits for it.
-    """
+
+class AsTheExpert:
+    """Answers with the rows of a plan that follow the pictures."""
 
     def __init__(self, bench: SimBench, plan: Plan) -> None:
         self._bench, self._plan = bench, plan
-        self._given = 0  # answers
+        self._in_time = AnswerInTime(bench)
 
     def __call__(self, observation: Observation) -> NDArray[np.float64]:
-        while self._given and not self._is_waited_for() and not self._bench.is_closed:
-            time.sleep(0.001)
-        self._given += bool(observation.stamps_ns)  # the trial inference has none
+        self._in_time.wait(observation)
         begin_s = float(self._bench.values().get('begin_s') or 'inf')  # of a trial inference, too
         passed_s = max(0.0, observation.stamps_ns.get('base', 0) / 1e9 - begin_s)
         return self._plan.chunk(round(passed_s / ROW_PERIOD_S), HORIZON)
 
-    def _is_waited_for(self) -> bool:
-        """With the answer before heard, which may still be on its way."""
-        return self._bench.sim.answers == self._given and self._bench.sim.waiting_for == ANSWER
-
 
 @pytest.fixture
-def episode(ros: Spinner, robot: SimulatedRobot) -> Iterator[Callable[..., SimBench]]:
+def episode(ros: Spinner, robot: SimulatedRobot) -> Iterator[EPISODE]:
     """Runs one to its end."""
     benches: list[SimBench] = []
 
-    def run(task: Task, scene: int, delay_s: float, **changes: object) -> SimBench:
+    def run(task: Task, scene: int, delay_s: float, **changes: object) -> dict[str, str]:
         layout = draw_layout(scene, EVALUATION)
         robot.reset(layout, task)
         plan = plan_for(layout, task, robot)
         bench = SimBench(ros, seed=scene, task=task.prompt(), pace='lockstep', delay_s=delay_s)
         benches.append(bench)
         parameters = values(**TABLETOP, **changes)
-        ros.add(
-            PolicyNode(
-                lambda read: FakePolicy(read, AsTheExpert(bench, plan), horizon=HORIZON),
-                context=ros.context,
-                parameter_overrides=overrides(parameters),
-            )
+        node = PolicyNode(
+            lambda read: FakePolicy(read, AsTheExpert(bench, plan), horizon=HORIZON),
+            context=ros.context,
+            parameter_overrides=overrides(parameters),
         )
-        change = bench.node.create_client(ChangeState, 'policy/change_state')
-        for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE):
-            request = ChangeState.Request(transition=Transition(id=transition))
-            assert bench.call(change, request).success
-        start = bench.node.create_client(Trigger, 'policy/start')
-        assert bench.call(start, Trigger.Request()).success
-        eventually(
-            lambda: bench.state() in ('succeeded', 'failed'), lambda: f'the end, now {bench.values()}', 90.0
-        )
-        return bench
+        return run_policy(ros, bench, node)
 
     yield run
     for bench in benches:
@@ -122,9 +100,8 @@ def episode(ros: Spinner, robot: SimulatedRobot) -> Iterator[Callable[..., SimBe
 
 
 @pytest.mark.parametrize(('delay_s', 'mode'), [(0.0, 'skip'), (0.2, 'skip')], ids=lambda value: str(value))
-def test_an_episode_through_the_policy_node(episode: Callable[..., SimBench], delay_s: float, mode: str):
-    bench = episode(Task('lift', 'red'), 8, delay_s, chunk__mode=mode)
-    result = bench.values()
+def test_an_episode_through_the_policy_node(episode: EPISODE, delay_s: float, mode: str):
+    result = episode(Task('lift', 'red'), 8, delay_s, chunk__mode=mode)
     assert (result['state'], result['acted_on']) == ('succeeded', 'red'), result
     assert (result['refused'], result['clamped']) == ('0', '0')
     assert float(result['shortest_delay_s']) == pytest.approx(delay_s, abs=0.011)
