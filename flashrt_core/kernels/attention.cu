@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(kThreads)
   float* q = memory;                // [head_dim], scaled
   float* sums = q + args.head_dim;  // [head_dim]
   __shared__ float scores[kTileKeys], weights[kTileKeys];
+  __shared__ int rows[kTileKeys];  // of the keys of a tile
 
   wait_for_previous();
   allow_next();
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
     first = row / args.block * args.block;
     last = first + args.block;
   }
-  const VisibleKeys keys = visible_keys(args, first, last);
+  const auto keys = visible_keys<AttentionArgs::kMaxRanges>(args, first, last);
 
   for (int i = threadIdx.x; i < args.head_dim; i += kThreads) {
     q[i] = load(args.q, row, query_column + i) * args.scale;
@@ -52,9 +53,11 @@ __global__ void __launch_bounds__(kThreads)
   float maximum = kNoKey, total = 0;
   for (int begin = 0; begin < keys.total; begin += kTileKeys) {
     const int count = min(kTileKeys, keys.total - begin);
-    __syncthreads();  // q is there; the weights of the tile before have been read
+    __syncthreads();  // the weights and rows of the tile before have been read
+    if (threadIdx.x < count) rows[threadIdx.x] = keys.row(begin + threadIdx.x);
+    __syncthreads();  // q and the rows are there
     for (int j = warp; j < count; j += kWarps) {
-      const int key = keys.row(begin + j);
+      const int key = rows[j];
       float dot = 0;
       for (int i = lane; i < args.head_dim; i += kWarp) {
         dot += q[i] * load(args.k, key, key_column + i);
@@ -77,7 +80,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = threadIdx.x; i < args.head_dim; i += kThreads) {
       float sum = sums[i] * shrink;
       for (int j = 0; j < count; ++j) {
-        sum += weights[j] * load(args.v, keys.row(begin + j), key_column + i);
+        sum += weights[j] * load(args.v, rows[j], key_column + i);
       }
       sums[i] = sum;
     }

@@ -19,7 +19,7 @@ struct AttentionRange {
 };
 
 struct AttentionArgs {
-  static constexpr int kMaxRanges = 4;
+  static constexpr int kMaxRanges = 16;
 
   Matrix q;     // [T, H*E]
   Matrix k, v;  // [S, K*E]

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 1 ? 2 : 1)
   // The keys of this block; those from `settled` on may be read before the wait.
   int key_count = 0, settled = 0;
   const auto find_keys = [&] {
-    const VisibleKeys keys = visible_keys(args, 0, INT32_MAX);
+    const auto keys = visible_keys(args, 0, INT32_MAX);
     const int share = (keys.total + kSplits - 1) / kSplits, first_key = split * share;
     key_count = max(0, min(share, keys.total - first_key));
     settled = args.settled_begin < 0
@@ -385,7 +385,7 @@ int64_t most_keys(const AttentionArgs& args) {
 
 bool attention_decode_accepts(const AttentionArgs& args, const DeviceInfo& device) {
   return device.major >= 9 && device.is_specialised && args.head_dim == kHeadDim &&
-         args.block == 0 && folded_rows(args) <= kMaxFoldedRows &&
+         args.block == 0 && !args.is_causal && folded_rows(args) <= kMaxFoldedRows &&
          most_keys(args) <= kSplits * kMaxShare && attention_fits_matrix_units(args) &&
          is_aligned(args.y, 4 * static_cast<int>(size_of(args.y.type))) &&
          choose(args, device).shared_bytes <= device.shared_bytes_per_block;

@@ -24,7 +24,8 @@ const char* attention_decode(const AttentionArgs& args, const Launch& launch);
 bool attention_tile_accepts(const AttentionArgs& args, const DeviceInfo& device);
 const char* attention_tile(const AttentionArgs& args, const Launch& launch);
 
-// What both need: 16-bit operands in rows of 16-byte pieces, results in pairs.
+// What both need: 16-bit operands in rows of 16-byte pieces, results in pairs, few ranges.
+inline constexpr int kFastRanges = 4;
 inline bool attention_fits_matrix_units(const AttentionArgs& args) {
   constexpr int kPiece = 16;
   const auto is_operand = [&](const Matrix& m) {
@@ -33,14 +34,14 @@ inline bool attention_fits_matrix_units(const AttentionArgs& args) {
   };
   return is_operand(args.q) && is_operand(args.k) && is_operand(args.v) &&
          is_aligned(args.y, 2 * static_cast<int>(size_of(args.y.type))) &&
-         is_divisor(args.y.scale) && args.scale > 0 && !args.is_causal;
+         is_divisor(args.y.scale) && args.scale > 0 && args.range_count <= kFastRanges;
 }
 
 // ---- keys
 
 // The rows of the cache that a query sees, numbered through from 0.
+template <int kRanges>
 struct VisibleKeys {
-  static constexpr int kRanges = AttentionArgs::kMaxRanges;
   int begin[kRanges], count[kRanges];
   int total = 0;
 
@@ -63,11 +64,12 @@ struct VisibleKeys {
 };
 
 // The ranges cut to the rows [first, last); a causal mask cuts the first range only.
-__device__ __forceinline__ VisibleKeys visible_keys(const AttentionArgs& args, int first,
-                                                    int last) {
-  VisibleKeys keys;
+template <int kRanges = kFastRanges>
+__device__ __forceinline__ VisibleKeys<kRanges> visible_keys(const AttentionArgs& args, int first,
+                                                             int last) {
+  VisibleKeys<kRanges> keys;
 #pragma unroll
-  for (int r = 0; r < VisibleKeys::kRanges; ++r) {
+  for (int r = 0; r < kRanges; ++r) {
     keys.begin[r] = keys.count[r] = 0;
     if (r >= args.range_count) continue;
     const AttentionRange& range = args.ranges[r];

@@ -3,13 +3,16 @@
 
 // attention of many rows on matrix units: tiles of folded rows against stages of keys.
 //
-// Layout    q, k, v: bf16 with 16-byte rows; heads of 72 or 256. y: any float type.
+// Layout    q, k, v: bf16 with 16-byte rows; heads of 48, 72, 128 or 256. y: any float
+//           type. A causal mask for heads of 128.
 // Work      a block takes 64 folded rows of a kv head. Two groups of four warps hold 16 rows a
 // warp;
 //           the groups take alternate chunks of the keys, each at its own pace, so that one
 //           multiplies while the other is at its softmax, and merge at the end. With few tiles, two
 //           blocks of a cluster share the keys of one and merge through distributed memory.
-// Traffic   k and v once per block, in stages that are copied while others are multiplied.
+// Traffic   k and v once per block, in stages that are copied while others are multiplied; keys
+// that
+//           are settled are on their way before the wait.
 // Numerics  products and sums in float32; softmax in float32 with a running maximum; weights
 //           rounded to bf16 for the second product.
 // Reference backends/cpu/attention.cpp
@@ -192,6 +195,15 @@ struct Tile {
   static constexpr int kSharedBytes = kOperandBytes + kReceivedBytes + kBarrierBytes;
 };
 
+// The folded rows of a tile. Tiles end where a block of the mask does.
+__host__ __device__ inline int block_rows(const AttentionArgs& args) {
+  return args.block * (args.heads / args.kv_heads);
+}
+__host__ __device__ inline int tiles_of(int rows) { return (rows + kRows - 1) / kRows; }
+
+template <int kHeadDim>
+constexpr bool kMasksCausally = kHeadDim == 128;
+
 template <int kHeadDim, int kWarpKeys, int kStages, int kSplits, int kBlocksPerProcessor>
 __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     attention_tile_kernel(const __grid_constant__ AttentionArgs args) {
@@ -199,6 +211,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   constexpr int kPitch = T::kPitch, kKeyTiles = kWarpKeys / 8;
   constexpr int kElement = sizeof(bf16);
   constexpr bool kKeepsQueries = kHeadDim <= 128;  // in registers, if they leave room
+  constexpr bool kMayBeCausal = kMasksCausally<kHeadDim>;
   extern __shared__ __align__(128) unsigned char memory[];
   bf16* q_tile = reinterpret_cast<bf16*>(memory);
   bf16* k_stages = q_tile + T::kQueryElements;
@@ -207,25 +220,25 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   float4* received = reinterpret_cast<float4*>(memory + T::kOperandBytes);
   auto* all_received = reinterpret_cast<uint64_t*>(memory + T::kOperandBytes + T::kReceivedBytes);
 
-  wait_for_previous();
-  allow_next();
+  const bool is_settled = args.settled_begin == 0;
+  if (!is_settled) wait_for_previous();
 
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int row_warp = warp % kRowWarps, key_warp = warp / kRowWarps;
-  const int split = blockIdx.x % kSplits, first_row = blockIdx.x / kSplits * kRows;
+  const int split = blockIdx.x % kSplits, tile = blockIdx.x / kSplits;
   const int kv_head = blockIdx.y, group = args.heads / args.kv_heads;
-  const int rows = static_cast<int>(min(valid_rows(args.q), args.q.rows)) * group;
-  if (first_row >= rows) return;  // all blocks of a cluster
-  if constexpr (kSplits > 1) {
-    if (threadIdx.x == 0) expect_bytes(all_received, T::kReceivedBytes);
-    __syncwarp();
-    cluster_started();  // this block is there to receive
-  }
 
-  // With a block mask no tile crosses two blocks.
-  const int mask_begin = args.block > 0 ? first_row / group / args.block * args.block : 0;
-  const int mask_end = args.block > 0 ? mask_begin + args.block : INT32_MAX;
-  const VisibleKeys keys = visible_keys(args, mask_begin, mask_end);
+  // Without a block mask all rows are one block.
+  const int tiles_per_block = args.block > 0 ? tiles_of(block_rows(args)) : INT32_MAX;
+  const int block = tile / tiles_per_block, begin_row = block * block_rows(args);
+  const int first_row = begin_row + (tile - block * tiles_per_block) * kRows;
+  const int mask_begin = block * args.block;
+  const int capacity = static_cast<int>(args.q.rows) * group;
+  const int last_row = min(first_row + kRows, capacity) - 1;
+  const int mask_end = args.block > 0                   ? mask_begin + args.block
+                       : kMayBeCausal && args.is_causal ? last_row / group + args.causal_offset + 1
+                                                        : INT32_MAX;
+  const auto keys = visible_keys(args, mask_begin, mask_end);
   const int share = (keys.total + kSplits - 1) / kSplits, first_key = split * share;
   const int key_count = max(0, min(share, keys.total - first_key));
   const int steps = (key_count + T::kStageKeys - 1) / T::kStageKeys;
@@ -263,6 +276,32 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     end_copy_group();
   };
 
+  // Group 2 i brings k of step i; group 2 i + 1 brings v. Of these, 2 kStages - 1 are under way at
+  // the beginning of a step, and all but 2 kStages - 2 must have ended.
+  constexpr int kUnderWay = 2 * kStages - 2;
+  const auto copy_first_stages = [&] {
+#pragma unroll 1
+    for (int s = 0; s < kStages; ++s) {
+      copy_stage(args.k, k_stages, s);
+      if (s + 1 < kStages) copy_stage(args.v, v_stages, s);
+    }
+  };
+  if (is_settled) {
+    copy_first_stages();
+    wait_for_previous();
+  }
+  allow_next();
+  const int end_row = args.block > 0 ? begin_row + block_rows(args) : INT32_MAX;
+  const int rows = min(static_cast<int>(min(valid_rows(args.q), args.q.rows)) * group, end_row);
+  if (first_row >= rows) {  // all blocks of a cluster
+    wait_copy_groups<0>();
+    return;
+  }
+  if constexpr (kSplits > 1) {
+    if (threadIdx.x == 0) expect_bytes(all_received, T::kReceivedBytes);
+    __syncwarp();
+    cluster_started();  // this block is there to receive
+  }
   if (copies) {
     for (int i = threadIdx.x / T::kRowLanes; i < kRows; i += kThreads / T::kRowLanes) {
       const int row = first_row + i, head = kv_head * group + row % group;
@@ -271,13 +310,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
                  row < rows);
     }
   }
-  // Group 2 i brings k of step i, the first q as well; group 2 i + 1 brings v. Of these, 2 kStages
-  // - 1 are under way at the beginning of a step, and all but 2 kStages - 2 must have ended.
-  constexpr int kUnderWay = 2 * kStages - 2;
-#pragma unroll 1
-  for (int s = 0; s < kStages; ++s) {
-    copy_stage(args.k, k_stages, s);
-    if (s + 1 < kStages) copy_stage(args.v, v_stages, s);
+  // The first q comes with the first group, or by itself when the stages are there already.
+  if (is_settled) {
+    end_copy_group();
+    wait_copy_groups<0>();
+  } else {
+    copy_first_stages();
+    wait_copy_groups<kUnderWay>();
   }
 
   // Addresses as load_matrices wants them: q by rows of 16, k and v by keys of 16, or by the
@@ -289,7 +328,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   const int tail_at = (key_warp * kWarpKeys + lane % kWarpKeys) * kPitch + T::kDepthSteps * 16;
 
   uint32_t q_kept[kKeepsQueries ? T::kDepthSteps : 1][4], q_tail[2];
-  wait_copy_groups<kUnderWay>();
   __syncthreads();  // q has landed
   if constexpr (kKeepsQueries) {
 #pragma unroll
@@ -346,6 +384,25 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             if (n * 8 + lane % 4 * 2 + i % 2 >= count) scores[n][i] = kNoKey;
+          }
+        }
+      }
+      if constexpr (kMayBeCausal) {  // keys of the first range from here on are later tokens
+        if (args.is_causal) {
+          const int first = first_key + step * T::kStageKeys + key_warp * kWarpKeys;
+          const int end = keys.count[0] - first;
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            const int row = first_row + row_warp * kWarpRows + lane / 4 + 8 * h;
+            const int later = row / group + args.causal_offset + 1 - keys.begin[0] - first;
+#pragma unroll
+            for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+              for (int i = 0; i < 2; ++i) {
+                const int key = n * 8 + lane % 4 * 2 + i;
+                if (later <= key && key < end) scores[n][2 * h + i] = kNoKey;
+              }
+            }
           }
         }
       }
@@ -443,23 +500,33 @@ struct Variant {
   const char* name;
   void (*kernel)(AttentionArgs);
   int head_dim, splits, shared_bytes;
+  bool masks_causally;
 };
 template <int kHeadDim, int kWarpKeys, int kStages, int kSplits, int kBlocksPerProcessor>
 Variant variant(const char* name) {
-  return {name, attention_tile_kernel<kHeadDim, kWarpKeys, kStages, kSplits, kBlocksPerProcessor>,
-          kHeadDim, kSplits, Tile<kHeadDim, kWarpKeys, kStages, kSplits>::kSharedBytes};
+  return {name,
+          attention_tile_kernel<kHeadDim, kWarpKeys, kStages, kSplits, kBlocksPerProcessor>,
+          kHeadDim,
+          kSplits,
+          Tile<kHeadDim, kWarpKeys, kStages, kSplits>::kSharedBytes,
+          kMasksCausally<kHeadDim>};
 }
 
-int64_t tiles(const AttentionArgs& args) {
-  return (args.q.rows * (args.heads / args.kv_heads) + kRows - 1) / kRows;
+int tiles(const AttentionArgs& args) {
+  const int rows = static_cast<int>(args.q.rows) * (args.heads / args.kv_heads);
+  if (args.block == 0) return tiles_of(rows);
+  return (rows + block_rows(args) - 1) / block_rows(args) * tiles_of(block_rows(args));
 }
 
 // The first that the device and the shape allow.
 const Variant* choose(const AttentionArgs& args, const DeviceInfo& device) {
   static const Variant kVariants[] = {
-      // All keys of an image in four stages; two blocks of a multiprocessor hide each other's
-      // waits.
+      // Of 192 keys all are on their way at once.
+      variant<48, 32, 3, 1, 2>("attention_tile_48"),
+      // Two blocks of a multiprocessor hide each other's waits.
       variant<72, 32, 4, 1, 2>("attention_tile_72"),
+      variant<128, 32, 2, 2, 1>("attention_tile_128_split"),
+      variant<128, 32, 2, 1, 1>("attention_tile_128"),
       variant<256, 32, 2, 2, 1>("attention_tile_256_split"),
       variant<256, 32, 2, 1, 1>("attention_tile_256"),
       variant<256, 16, 2, 1, 1>("attention_tile_256_small"),  // in 99 KB of shared memory
@@ -479,8 +546,8 @@ const Variant* choose(const AttentionArgs& args, const DeviceInfo& device) {
 }  // namespace
 
 bool attention_tile_accepts(const AttentionArgs& args, const DeviceInfo& device) {
-  const int64_t folded_block = int64_t{args.block} * (args.heads / args.kv_heads);
-  return attention_fits_matrix_units(args) && folded_block % kRows == 0 && choose(args, device);
+  const Variant* variant = attention_fits_matrix_units(args) ? choose(args, device) : nullptr;
+  return variant && (variant->masks_causally || !args.is_causal);
 }
 
 const char* attention_tile(const AttentionArgs& args, const Launch& launch) {

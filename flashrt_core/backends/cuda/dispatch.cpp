@@ -164,12 +164,12 @@ LinearArgs Dispatch::patch_linear_args(const PatchEmbed& op, int k) const {
 }
 
 // Keys of the cache that no call of this repeated stage writes lie at its end: they were there
-// before the stage began.
+// before the stage began. Of columns of a value, all or none.
 int Dispatch::settled_begin(int call) const {
   const auto& op = std::get<Attention>(plan_.calls[call].op);
   const Stage& stage = plan_.stage_of(call);
   const Value cache = plan_.storage_of(op.k), values = plan_.storage_of(op.v);
-  if (stage.repeat == 1 || plan_[op.k].kind == Kind::kView) return -1;
+  if (stage.repeat == 1) return -1;
   int64_t end = 0;
   for (int index = stage.first; index < stage.last; ++index) {
     for_each_write(plan_.calls[index], [&](Value written) {
@@ -179,7 +179,8 @@ int Dispatch::settled_begin(int call) const {
       end = std::max(end, begin + info.shape.rows());
     });
   }
-  return static_cast<int>(end);
+  const bool is_part = plan_[op.k].kind == Kind::kView || plan_[op.v].kind == Kind::kView;
+  return is_part && end > 0 ? -1 : static_cast<int>(end);
 }
 
 AttentionArgs Dispatch::attention_args(int call, int k) const {
