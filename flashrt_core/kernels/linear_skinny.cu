@@ -12,8 +12,8 @@
 //           ahead. The sums of the warps meet in shared memory, those of a cluster's blocks in the
 //           block that finishes the row. Float32 has a kernel of its own below.
 // Traffic   the weights once from device memory, x once per block from L2.
-// Numerics  codes are multiplied as float16, which holds them exactly; float32 sums in a fixed
-//           order; the epilogue is linear_epilogue.cuh.
+// Numerics  codes are multiplied as float16 or bfloat16, which hold them exactly; float32 sums in a
+//           fixed order; the epilogue is linear_epilogue.cuh.
 // Reference backends/cpu/linear.cpp
 
 #include <array>
@@ -64,10 +64,18 @@ __device__ __forceinline__ uint32_t to_f16x2(uint32_t codes) {
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<uint16_t>(codes)));
   return pair;
 }
-template <class T>
+__device__ __forceinline__ uint32_t to_bf16x2(uint32_t codes) {
+  const uint32_t pair = to_f16x2(codes);
+  const float2 values = __half22float2(*reinterpret_cast<const __half2*>(&pair));
+  return packed_bf16(values.x, values.y);
+}
+template <class T, bool kIsBF16>
 __device__ __forceinline__ void fragment(const uint32_t* words, int step, uint32_t& low,
                                          uint32_t& high) {
-  if constexpr (std::is_same_v<T, e4m3>) {
+  if constexpr (std::is_same_v<T, e4m3> && kIsBF16) {
+    low = to_bf16x2(words[step]);
+    high = to_bf16x2(words[step] >> 16);
+  } else if constexpr (std::is_same_v<T, e4m3>) {
     low = to_f16x2(words[step]);
     high = to_f16x2(words[step] >> 16);
   } else {
@@ -193,6 +201,7 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   constexpr int kHalf = kChannels / 2;
   constexpr int kRowThreads = kChannels / 4;  // each finishes two columns of either half
   constexpr int kRowStep = kThreads / kRowThreads;
+  constexpr bool kIsBF16 = std::is_same_v<X, bf16>;
   using D = Division<X, W, kGroups, kIsStaged>;
   constexpr int kParts = D::kParts, kWarpGroups = D::kWarpGroups;
   using Held = Registers<X, W, kTiles, kGroups, kDepth>;
@@ -334,16 +343,15 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
         uint32_t b[kWarpGroups][2];
 #pragma unroll
         for (int j = 0; j < kWarpGroups; ++j)
-          fragment<W>(weights[j], load * kLoadSteps + step, b[j][0], b[j][1]);
+          fragment<W, kIsBF16>(weights[j], load * kLoadSteps + step, b[j][0], b[j][1]);
 #pragma unroll
         for (int m = 0; m < kTiles; ++m) {
           if (m * kTileRows >= args.x.rows) break;
           uint32_t a[4];
-          fragment<X>(x_words[m][0], step, a[0], a[2]);
-          fragment<X>(x_words[m][1], step, a[1], a[3]);
+          fragment<X, kIsBF16>(x_words[m][0], step, a[0], a[2]);
+          fragment<X, kIsBF16>(x_words[m][1], step, a[1], a[3]);
 #pragma unroll
-          for (int j = 0; j < kWarpGroups; ++j)
-            multiply_add<std::is_same_v<W, bf16>>(chains[0][m][j], a, b[j]);
+          for (int j = 0; j < kWarpGroups; ++j) multiply_add<kIsBF16>(chains[0][m][j], a, b[j]);
         }
       }
     }
@@ -360,17 +368,16 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
         for (int step = 0; step < C::kSteps; ++step) {
           uint32_t b[kGroups][2];
 #pragma unroll
-          for (int j = 0; j < kGroups; ++j) fragment<W>(w[c][j], step, b[j][0], b[j][1]);
+          for (int j = 0; j < kGroups; ++j) fragment<W, kIsBF16>(w[c][j], step, b[j][0], b[j][1]);
 #pragma unroll
           for (int m = 0; m < kTiles; ++m) {
             if (kTiles > 1 && m * kTileRows >= args.x.rows) break;
             uint32_t a[4];
-            fragment<X>(xs[c % kXDepth][m][0], step, a[0], a[2]);
-            fragment<X>(xs[c % kXDepth][m][1], step, a[1], a[3]);
+            fragment<X, kIsBF16>(xs[c % kXDepth][m][0], step, a[0], a[2]);
+            fragment<X, kIsBF16>(xs[c % kXDepth][m][1], step, a[1], a[3]);
             auto& turn = chains[(c * C::kSteps + step) % kChains];
 #pragma unroll
-            for (int j = 0; j < kGroups; ++j)
-              multiply_add<std::is_same_v<W, bf16>>(turn[m][j], a, b[j]);
+            for (int j = 0; j < kGroups; ++j) multiply_add<kIsBF16>(turn[m][j], a, b[j]);
           }
         }
         if (first + c + kXDepth < args.chunks) load_x(first + c + kXDepth, xs[c % kXDepth]);
@@ -569,6 +576,7 @@ constexpr std::array kConfigurations = {
     Configuration{"8x4", 8, 4, 1},
     Configuration{"16x2", 16, 2, 1},
     Configuration{"16x2 cluster 2", 16, 2, 2},
+    Configuration{"16x3", 16, 3, 1},
     Configuration{"16x4", 16, 4, 1},
     Configuration{"16x4 cluster 2", 16, 4, 2},
     Configuration{"16x4 cluster 4", 16, 4, 4},
@@ -639,12 +647,22 @@ Choice choose_staged(const LinearArgs& args, const Configuration& c,
 template <class X, class W>
 Choice choose_shape(int64_t rows, const Configuration& c, LinearEpilogue::Following following) {
   const bool is_one_tile = rows <= kTileRows;
+  if constexpr (std::is_same_v<X, bf16> && std::is_same_v<W, e4m3>) {  // a prompt: once in a while
+    if (c.channels != 32) return {};
+    return is_one_tile ? choose_kernel<X, W, 1, 32, 2>(following, c.cluster)
+                       : choose_kernel<X, W, kMaxTiles, 32, 2>(following, c.cluster);
+  }
   switch (100 * c.channels + c.depth) {
     case 804:
       return is_one_tile ? choose_kernel<X, W, 1, 8, 4>(following, c.cluster) : Choice{};
     case 1602:
       return is_one_tile ? choose_kernel<X, W, 1, 16, 2>(following, c.cluster)
                          : choose_kernel<X, W, kMaxTiles, 16, 2>(following, c.cluster);
+    case 1603:
+      if constexpr (std::is_same_v<W, e4m3>) {  // k of an odd multiple of 512: else 16x2 takes it
+        if (is_one_tile) return choose_kernel<X, W, 1, 16, 3>(following, c.cluster);
+      }
+      return {};
     case 1604:
       return is_one_tile ? choose_kernel<X, W, 1, 16, 4>(following, c.cluster) : Choice{};
     case 3202:
@@ -671,6 +689,8 @@ Choice choose(const LinearArgs& args, const Configuration& c) {
     return choose_shape<e4m3, e4m3>(args.x.rows, c, following);
   if (x == DType::kF16 && w == DType::kE4M3)
     return choose_shape<f16, e4m3>(args.x.rows, c, following);
+  if (x == DType::kBF16 && w == DType::kE4M3)
+    return choose_shape<bf16, e4m3>(args.x.rows, c, following);
   if (x == DType::kF16 && w == DType::kF16)
     return choose_shape<f16, f16>(args.x.rows, c, following);
   if (x == DType::kBF16 && w == DType::kBF16)

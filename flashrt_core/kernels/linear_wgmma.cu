@@ -6,7 +6,7 @@
 //
 // Layout    x: [T, D], W: [width, D], both e4m3 or both bf16, rows on multiples of 16 bytes.
 //           y: bf16 or e4m3.
-// Work      a block multiplies a tile of 128 or 256 channels by 64 to 256 tokens: channels on the m
+// Work      a block multiplies a tile of 128 or 256 channels by 32 to 256 tokens: channels on the m
 //           of the matrix instructions, tokens on their n, which may be any multiple of 8. One warp
 //           group keeps the copy engine going, two multiply. Blocks of a cluster share what they
 //           read, and may split D and add their sums through each other's shared memory.
@@ -121,7 +121,7 @@ struct Tile {
 constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;  // of the 168 each starts with
 constexpr int kStepBytes = 32;                                    // of a row, per instruction
 
-// The epilogue works on chunks of so many tokens; a split shares whole ones.
+// The epilogue works on chunks of so many tokens.
 constexpr int kChunkTokens = 4 * kStepTokens;
 
 // The tiles of a cluster. Neighbours along the tokens come first: they read the same weights. In a
@@ -411,14 +411,17 @@ __device__ __forceinline__ void multiply(const Range& k, const Shared<T>& shared
   release(previous);
 }
 
-// The tokens of a tile that this block finishes: a share of them, if the sums are split.
+// The tokens of a tile that this block finishes: a share of them, if the sums are split. Whole
+// chunks of the epilogue, unless there are too few of them for all.
 template <class T>
 __device__ __forceinline__ Range own_tokens(const Problem& p, const Place& at) {
   constexpr int kChunks = (T::kTokens + kChunkTokens - 1) / kChunkTokens;
   const int splits = p.cluster.splits;
   if (splits == 1) return {0, T::kTokens};
-  return {kChunks * at.split / splits * kChunkTokens,
-          min(kChunks * (at.split + 1) / splits * kChunkTokens, T::kTokens)};
+  const int unit = splits <= kChunks ? kChunkTokens : kStepTokens;
+  const int units = splits <= kChunks ? kChunks : T::kTokens / kStepTokens;
+  return {units * at.split / splits * unit,
+          min(units * (at.split + 1) / splits * unit, T::kTokens)};
 }
 
 // Adds the sums of the blocks that computed other parts of D, for the tokens that this block
@@ -781,6 +784,7 @@ constexpr TileKernel kernel_of_tile() {
 }
 
 enum TileShape {
+  k128x32,
   k128x64,
   k128x88,
   k128x128,
@@ -788,16 +792,18 @@ enum TileShape {
   k128x176,
   k128x200,
   k128x256,
+  k256x88,
   k256x128,
   k256x176,
   k256x200
 };
 template <class Element>
 constexpr TileKernel kTileKernels[] = {
-    kernel_of_tile<Tile<Element, 1, 64>>(),  kernel_of_tile<Tile<Element, 1, 88>>(),
-    kernel_of_tile<Tile<Element, 1, 128>>(), kernel_of_tile<Tile<Element, 1, 136>>(),
-    kernel_of_tile<Tile<Element, 1, 176>>(), kernel_of_tile<Tile<Element, 1, 200>>(),
-    kernel_of_tile<Tile<Element, 1, 256>>(), kernel_of_tile<Tile<Element, 2, 128>>(),
+    kernel_of_tile<Tile<Element, 1, 32>>(),  kernel_of_tile<Tile<Element, 1, 64>>(),
+    kernel_of_tile<Tile<Element, 1, 88>>(),  kernel_of_tile<Tile<Element, 1, 128>>(),
+    kernel_of_tile<Tile<Element, 1, 136>>(), kernel_of_tile<Tile<Element, 1, 176>>(),
+    kernel_of_tile<Tile<Element, 1, 200>>(), kernel_of_tile<Tile<Element, 1, 256>>(),
+    kernel_of_tile<Tile<Element, 2, 88>>(),  kernel_of_tile<Tile<Element, 2, 128>>(),
     kernel_of_tile<Tile<Element, 2, 176>>(), kernel_of_tile<Tile<Element, 2, 200>>(),
 };
 
@@ -811,6 +817,8 @@ constexpr Configuration kConfigurations[] = {
     {"256x176", k256x176, {1, 1, 1}},
     {"256x176 cluster 2x1", k256x176, {2, 1, 1}},
     {"256x200 cluster 2x1", k256x200, {2, 1, 1}},
+    {"256x88", k256x88, {1, 1, 1}},
+    {"256x88 cluster 1x2", k256x88, {1, 2, 1}},
     {"256x128", k256x128, {1, 1, 1}},
     {"256x128 cluster 1x2", k256x128, {1, 2, 1}},
     {"128x256", k128x256, {1, 1, 1}},
@@ -823,6 +831,7 @@ constexpr Configuration kConfigurations[] = {
     {"128x176 split 2", k128x176, {1, 1, 2}},
     {"128x176 cluster 2x1 split 2", k128x176, {2, 1, 2}},
     {"128x176 split 4", k128x176, {1, 1, 4}},
+    {"128x176 split 8", k128x176, {1, 1, 8}},
     {"128x136", k128x136, {1, 1, 1}},
     {"128x136 split 2", k128x136, {1, 1, 2}},
     {"128x128", k128x128, {1, 1, 1}},
@@ -833,9 +842,20 @@ constexpr Configuration kConfigurations[] = {
     {"128x88 cluster 1x2", k128x88, {1, 2, 1}},
     {"128x88 cluster 2x2", k128x88, {2, 2, 1}},
     {"128x88 split 2", k128x88, {1, 1, 2}},
+    {"128x88 split 4", k128x88, {1, 1, 4}},
+    {"128x88 split 8", k128x88, {1, 1, 8}},
+    {"128x64", k128x64, {1, 1, 1}},
+    {"128x64 split 2", k128x64, {1, 1, 2}},
+    {"128x64 split 3", k128x64, {1, 1, 3}},
+    {"128x64 split 4", k128x64, {1, 1, 4}},
+    {"128x64 split 6", k128x64, {1, 1, 6}},
+    {"128x64 split 8", k128x64, {1, 1, 8}},
     {"128x64 cluster 1x2", k128x64, {1, 2, 1}},
     {"128x64 cluster 1x4", k128x64, {1, 4, 1}},
     {"128x64 cluster 2x2", k128x64, {2, 2, 1}},
+    {"128x32 split 2", k128x32, {1, 1, 2}},
+    {"128x32 split 3", k128x32, {1, 1, 3}},
+    {"128x32 split 8", k128x32, {1, 1, 8}},
 };
 constexpr auto kNames = [] {
   std::array<const char*, std::size(kConfigurations)> names{};
@@ -891,7 +911,7 @@ bool accepts_operands(const LinearArgs& args) {
 std::span<const char* const> linear_wgmma_configurations() { return kNames; }
 
 bool linear_wgmma_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device) {
-  constexpr int kMinRows = 65;  // fewer are a matter of reading the weights
+  constexpr int kMinRows = 17;  // fewer are one tile of linear_skinny
   if (device.compute_capability() != 90 || !device.is_specialised) return false;
   if (args.x.rows < kMinRows || !accepts_operands(args)) return false;
   const Configuration& c = kConfigurations[configuration];
@@ -899,6 +919,7 @@ bool linear_wgmma_accepts(const LinearArgs& args, int configuration, const Devic
   if (tile.shared_bytes > device.shared_bytes_per_block || (args.glu && !tile.can_gate))
     return false;
   // A cluster is no larger than what it computes, and D is split only to occupy the device.
+  if (c.shape == k128x32 && args.x.rows > tile.tokens) return false;
   const int64_t width = args.glu ? args.glu->y.width : args.y.width;
   const int64_t channels = args.glu ? tile.channels / 2 : tile.channels;
   if (divided_up(width, channels) < c.cluster.channels()) return false;

@@ -210,6 +210,8 @@ struct Product;  // ::add(d, a, b, is_sum): d = a b^T, or d += a b^T
   FLASHRT_PRODUCT(__nv_bfloat16, n, "m64n" #n "k16", "f32.bf16.bf16", "1, 1, 0, 0", list,      \
                   a_operand, b_operand, sum_operand, __VA_ARGS__)
 
+FLASHRT_PRODUCTS(32, FLASHRT_TEN() ", %10, %11, %12, %13, %14, %15", "%16", "%17", "%18",
+                 FLASHRT_D8(0), FLASHRT_D8(8))
 FLASHRT_PRODUCTS(64, FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", %30, %31", "%32",
                  "%33", "%34", FLASHRT_D32(0))
 FLASHRT_PRODUCTS(88,
