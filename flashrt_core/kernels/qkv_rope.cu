@@ -4,12 +4,13 @@
 // qkv_rope: splits qkv into heads, normalises and rotates q and k, stores k and v in the cache.
 //
 // Layout    qkv: [T, (H + 2K)*E]; q: [T, H*E]; k, v: [T, K*E], rows of the cache.
-// Work      one block per row, eight pairs of columns per thread. Other shapes and types, and norms
-//           of heads: one warp per row and head.
+// Work      one block per row, eight pairs of columns per thread; neighbouring lanes add up the
+//           squares of a head. Other shapes and types: one warp per row and head.
 // Traffic   one read and one write of [T, (H + 2K)*E]; a row of the table serves all its heads.
 // Numerics  float32, rounded once; the formula is shared with the linear that does this itself.
 // Reference backends/cpu/qkv_rope.cpp
 #include <algorithm>
+#include <bit>
 
 #include "kernels/common.cuh"
 #include "kernels/qkv_rope.cuh"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr int kPairs = 8;  // of a thread: columns j to j + 7 of a head, and j + E/2 onwards
 constexpr int kMaxThreads = 1024;
+constexpr int kMaxNormThreads = 512;  // weights of the norm take registers
 
 template <class T>
 struct VectorArgs {
@@ -34,6 +36,9 @@ struct VectorArgs {
   RopeTableView rope;
   int position_start;
   const int32_t* position;
+  const float* q_norm;
+  const float* k_norm;
+  float eps, inverse_width;  // of the mean square of a head
   const int32_t* length;
   int32_t base, rows;
 };
@@ -54,8 +59,8 @@ __device__ __forceinline__ void load_angles(const RopeTableView& rope, int head_
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kMaxThreads)
+template <class T, bool kIsNormalised>
+__global__ void __launch_bounds__(kIsNormalised ? kMaxNormThreads : kMaxThreads)
     qkv_rope_vector_kernel(const __grid_constant__ VectorArgs<T> args) {
   const int threads_per_head = args.head_dim / (2 * kPairs);
   const int head = threadIdx.x / threads_per_head;
@@ -68,6 +73,12 @@ __global__ void __launch_bounds__(kMaxThreads)
                          : args.q + row * args.q_stride + head * args.head_dim;
   float2 angles[kPairs];
   const int first_position = args.position_start + row;
+  float first_weight[kPairs], second_weight[kPairs];
+  const float* norm = v_head >= 0 ? nullptr : k_head >= 0 ? args.k_norm : args.q_norm;
+  if (kIsNormalised && norm) {
+    load_floats(norm + j, first_weight);
+    load_floats(norm + j + args.head_dim / 2, second_weight);
+  }
   // The table is a constant; where a row stands may not be.
   if (is_rotated && !args.position)
     load_angles(args.rope, args.head_dim, first_position, j, angles);
@@ -83,6 +94,24 @@ __global__ void __launch_bounds__(kMaxThreads)
   float first[kPairs], second[kPairs];
   to_floats(firsts, first);
   to_floats(seconds, second);
+  if constexpr (kIsNormalised) {
+    float square = 0;
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      square = fmaf(first[i], first[i], square);
+      square = fmaf(second[i], second[i], square);
+    }
+    for (int lanes = threads_per_head / 2; lanes > 0; lanes /= 2)
+      square += __shfl_xor_sync(kAllLanes, square, lanes);
+    const float factor = rsqrtf(square * args.inverse_width + args.eps);
+    if (norm) {
+#pragma unroll
+      for (int i = 0; i < kPairs; ++i) {
+        first[i] *= factor * first_weight[i];
+        second[i] *= factor * second_weight[i];
+      }
+    }
+  }
   if (is_rotated) {
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
@@ -96,13 +125,22 @@ __global__ void __launch_bounds__(kMaxThreads)
   store_floats(out + j + args.head_dim / 2, second, Divisor{});
 }
 
+// The lanes of a head lie in one warp, and every warp is whole.
+bool fits_norms(const QkvRopeArgs& a, int threads) {
+  const auto fits = [](const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
+  const auto lanes = static_cast<unsigned>(a.head_dim / (2 * kPairs));
+  return std::has_single_bit(lanes) && lanes <= kWarp && threads % kWarp == 0 &&
+         threads <= kMaxNormThreads && fits(a.q_norm) && fits(a.k_norm);
+}
+
 bool fits_vectors(const QkvRopeArgs& a) {
   const DType type = a.qkv.type;
   const auto fits = [type](const Matrix& m) { return !m || (m.type == type && is_aligned(m, 16)); };
   const int threads = (a.heads + 2 * a.kv_heads) * a.head_dim / (2 * kPairs);
   return (type == DType::kF32 || type == DType::kBF16) && a.head_dim % (2 * kPairs) == 0 &&
-         threads <= kMaxThreads && !a.q_norm && !a.k_norm && fits(a.qkv) && fits(a.q) &&
-         fits(a.k) && fits(a.v) && reinterpret_cast<uintptr_t>(a.rope.table) % 16 == 0;
+         threads <= kMaxThreads && ((!a.q_norm && !a.k_norm) || fits_norms(a, threads)) &&
+         fits(a.qkv) && fits(a.q) && fits(a.k) && fits(a.v) &&
+         reinterpret_cast<uintptr_t>(a.rope.table) % 16 == 0;
 }
 
 template <class T>
@@ -121,12 +159,18 @@ const char* launch_vectors(const QkvRopeArgs& a, const Launch& launch) {
                            .rope = a.rope,
                            .position_start = a.position_start,
                            .position = a.position,
+                           .q_norm = a.q_norm,
+                           .k_norm = a.k_norm,
+                           .eps = a.eps,
+                           .inverse_width = 1.0f / static_cast<float>(a.head_dim),
                            .length = a.qkv.length,
                            .base = a.qkv.base,
                            .rows = static_cast<int32_t>(a.qkv.rows)};
   const int threads = (a.heads + 2 * a.kv_heads) * a.head_dim / (2 * kPairs);
-  launch_kernel("qkv_rope", qkv_rope_vector_kernel<T>, dim3(static_cast<unsigned>(a.qkv.rows)),
-                dim3(threads), 0, launch, 1, args);
+  const auto kernel =
+      a.q_norm || a.k_norm ? qkv_rope_vector_kernel<T, true> : qkv_rope_vector_kernel<T, false>;
+  launch_kernel("qkv_rope", kernel, dim3(static_cast<unsigned>(a.qkv.rows)), dim3(threads), 0,
+                launch, 1, args);
   return "qkv_rope";
 }
 
