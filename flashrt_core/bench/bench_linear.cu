@@ -2,7 +2,7 @@
 // Copyright 2026 The flashrt_ros authors
 
 // bench_linear [--all] [filter]: checks and times every configuration of the linear kernels that
-// accepts a layer of Pi0.5, and prints the fastest three of each layer, or all of them.
+// accepts a layer of Pi0.5 or GR00T, and prints the fastest three of each layer, or all of them.
 //
 // Each output is compared with a plain float32 product of the same random operands, bit for bit
 // with a second run, and starts as NaN, as do the rows of x past the valid ones. Weights take turns
@@ -67,6 +67,24 @@ std::vector<Layer> layers() {
       all.push_back({"prefix.gate_up+glu", t, 2 * 16384, 2048, type, type, type, false,
                      Activation::kNone, true});
       all.push_back({"prefix.down", t, 2048, 16384, type, type, kBF16});
+    }
+    all.push_back({"groot.vision.qkv", 648, 3 * 1152, 1152, type, type, kBF16, true});
+    all.push_back({"groot.vision.attn_out", 648, 1152, 1152, type, type, kBF16, true});
+    all.push_back(
+        {"groot.vision.fc1", 648, 4304, 1152, type, type, type, true, Activation::kGeluTanh});
+    all.push_back({"groot.vision.fc2", 648, 1152, 4304, type, type, kBF16, true});
+    all.push_back({"groot.backbone.qkv", 172, 4096, 2048, type, type, kBF16});
+    all.push_back({"groot.backbone.attn_out", 172, 2048, 2048, type, type, kBF16});
+    all.push_back({"groot.backbone.gate_up+glu", 172, 2 * 6144, 2048, type, type, type, false,
+                   Activation::kNone, true});
+    all.push_back({"groot.backbone.down", 172, 2048, 6144, type, type, kBF16});
+    all.push_back({"groot.backbone.image_kv", 172, 24576, 2048, type, type, kBF16, true});
+    for (const int64_t t : {17, 51}) {
+      all.push_back({"groot.denoise.qkv", t, 3 * 1536, 1536, type, type, kBF16, true});
+      all.push_back({"groot.denoise.attn_out", t, 1536, 1536, type, type, kBF16, true});
+      all.push_back(
+          {"groot.denoise.fc1", t, 6144, 1536, type, type, type, true, Activation::kGeluTanh});
+      all.push_back({"groot.denoise.fc2", t, 1536, 6144, type, type, kBF16, true});
     }
     const DType x_type = type == kE4M3 ? kF16 : kBF16;
     for (const int64_t t : {10, 50}) {

@@ -256,6 +256,9 @@ inline void add_linear_cases(std::vector<OpCase>& cases) {
         FewRows{50, 4096, 64, DType::kF16, DType::kE4M3, WeightScale::kChannel, DType::kBF16},
         FewRows{10, 2048, 512, DType::kBF16, DType::kBF16, WeightScale::kNone, DType::kBF16},
         FewRows{17, 1024, 128, DType::kF16, DType::kF16, WeightScale::kNone, DType::kF16},
+        FewRows{10, 1536, 64, DType::kF16, DType::kE4M3, WeightScale::kChannel, DType::kF16},
+        FewRows{12, 2048, 128, DType::kBF16, DType::kE4M3, WeightScale::kChannel, DType::kBF16},
+        FewRows{31, 1024, 96, DType::kBF16, DType::kE4M3, WeightScale::kTensor, DType::kBF16},
         FewRows{10, 32, 1024, DType::kF32, DType::kF32, WeightScale::kNone, DType::kF32},
         FewRows{50, 1024, 32, DType::kF32, DType::kF32, WeightScale::kNone, DType::kF32}}) {
     CaseBuilder b(text("linear_few_rows_", s.rows, "x", s.depth, "x", s.width, "_", s.x, "_",
@@ -276,8 +279,8 @@ inline void add_linear_cases(std::vector<OpCase>& cases) {
     op.weight = b.weight("w", {64, 1024}, 1.0 / 32, DType::kE4M3, WeightScale::kChannel);
     cases.push_back(std::move(b).build(op));
   }
-  // Aligned and many rows, as in vision and prefix: the kernels on warp-group matrix instructions.
-  // Depths and widths end inside their tiles.
+  // Aligned, from 17 rows on, as in vision and prefix: the kernels on warp-group matrix
+  // instructions. Depths and widths end inside their tiles.
   struct ManyRows {
     int64_t rows, depth, width;
     DType type;
@@ -285,16 +288,24 @@ inline void add_linear_cases(std::vector<OpCase>& cases) {
     DType y;
     Activation activation;
   };
-  for (const ManyRows s : {ManyRows{66, 144, 272, DType::kE4M3, WeightScale::kChannel, DType::kBF16,
-                                    Activation::kNone},
-                           ManyRows{200, 1152, 144, DType::kE4M3, WeightScale::kTensor,
-                                    DType::kE4M3, Activation::kGeluTanh},
-                           ManyRows{353, 128, 528, DType::kE4M3, WeightScale::kChannel,
-                                    DType::kBF16, Activation::kSilu},
-                           ManyRows{512, 72, 400, DType::kBF16, WeightScale::kNone, DType::kBF16,
-                                    Activation::kGeluTanh},
-                           ManyRows{177, 2048, 136, DType::kBF16, WeightScale::kNone, DType::kBF16,
-                                    Activation::kNone}}) {
+  for (const ManyRows s :
+       {ManyRows{17, 1536, 144, DType::kE4M3, WeightScale::kChannel, DType::kE4M3,
+                 Activation::kGeluTanh},
+        ManyRows{51, 1536, 1536, DType::kE4M3, WeightScale::kChannel, DType::kBF16,
+                 Activation::kNone},
+        ManyRows{51, 6144, 400, DType::kE4M3, WeightScale::kChannel, DType::kBF16,
+                 Activation::kNone},
+        ManyRows{64, 1024, 272, DType::kBF16, WeightScale::kNone, DType::kE4M3, Activation::kSilu},
+        ManyRows{66, 144, 272, DType::kE4M3, WeightScale::kChannel, DType::kBF16,
+                 Activation::kNone},
+        ManyRows{200, 1152, 144, DType::kE4M3, WeightScale::kTensor, DType::kE4M3,
+                 Activation::kGeluTanh},
+        ManyRows{353, 128, 528, DType::kE4M3, WeightScale::kChannel, DType::kBF16,
+                 Activation::kSilu},
+        ManyRows{512, 72, 400, DType::kBF16, WeightScale::kNone, DType::kBF16,
+                 Activation::kGeluTanh},
+        ManyRows{177, 2048, 136, DType::kBF16, WeightScale::kNone, DType::kBF16,
+                 Activation::kNone}}) {
     CaseBuilder b(text("linear_many_rows_", s.rows, "x", s.depth, "x", s.width, "_", s.type));
     Linear op{.x = b.in("x", s.rows, s.depth, s.type), .y = b.out("y", s.rows, s.width, s.y)};
     op.weight = b.weight("w", {s.width, s.depth}, 1 / std::sqrt(static_cast<double>(s.depth)),
@@ -498,6 +509,22 @@ inline void add_qkv_rope_cases(std::vector<OpCase>& cases) {
     cases.push_back(std::move(b).build(op));
   }
   for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const auto& [head_dim, kv_heads] : {std::pair{128, 2}, {128, 3}, {32, 2}}) {
+      CaseBuilder b(text("qkv_rope_normalised_", head_dim, "_", kv_heads, "_", type));
+      const Rows rows{.capacity = 6, .length = b.integer("n", 3), .base = 1};
+      QkvRope op{.heads = 2 * kv_heads, .kv_heads = kv_heads, .head_dim = head_dim};
+      op.rope_base = 1e6;
+      op.position = b.integer("position", 30);
+      op.qkv = b.in("qkv", rows, int64_t{4} * kv_heads * head_dim, type);
+      op.q_norm = b.weight("q_norm", {head_dim});
+      op.k_norm = b.weight("k_norm", {head_dim});
+      op.q = b.out("q", rows, int64_t{2} * kv_heads * head_dim, type);
+      op.k = b.out("k", rows, int64_t{kv_heads} * head_dim, type);
+      op.v = b.out("v", rows, int64_t{kv_heads} * head_dim, type);
+      cases.push_back(std::move(b).build(op));
+    }
+  }
+  for (const DType type : {DType::kF32, DType::kBF16}) {
     for (const int32_t position :
          {-1, 2, 900}) {  // -1: none; 900: past a table made for this cache
       CaseBuilder b(text("qkv_rope_packed_", type, "_", position < 0 ? "start" : text(position)));
@@ -635,7 +662,8 @@ inline void add_model_attention_cases(std::vector<OpCase>& cases) {
     DType type;
   };
   for (const Vision s : {Vision{512, 256, DType::kBF16}, Vision{128, 64, DType::kF16},
-                         Vision{192, 192, DType::kE4M3}, Vision{77, 0, DType::kBF16}}) {
+                         Vision{192, 192, DType::kE4M3}, Vision{77, 0, DType::kBF16},
+                         Vision{648, 324, DType::kE4M3}, Vision{90, 30, DType::kBF16}}) {
     CaseBuilder b(text("attention_vision_", s.rows, "_", s.type), Layout::kAligned);
     Attention op = prepare(b, 2, 2, 72, {.capacity = s.rows}, {.capacity = s.rows}, s.type);
     if (s.block > 0) op.mask = Mask::kBlock;
@@ -681,6 +709,55 @@ inline void add_model_attention_cases(std::vector<OpCase>& cases) {
                  {.begin = 1, .count = 0, .length = {}},
                  {.begin = 5, .count = 40, .length = {}},
                  {.begin = 60, .count = 20, .length = n}};
+    cases.push_back(std::move(b).build(op));
+  }
+  // Heads of 48 over columns of a value: tokens of one sort, text around images, more ranges than
+  // the kernels on matrix units take.
+  struct Crossed {
+    int rows;
+    std::vector<KeyRange> ranges;
+    int keys;
+    DType type;
+  };
+  const std::vector<KeyRange> six{{.begin = 0, .count = 9},  {.begin = 11, .count = 20},
+                                  {.begin = 31, .count = 1}, {.begin = 40, .count = 30},
+                                  {.begin = 80, .count = 5}, {.begin = 86, .count = 4}};
+  for (const Crossed& s :
+       {Crossed{51, {{.begin = 0, .count = 51}}, 51, DType::kE4M3},
+        Crossed{17, {{.begin = 0, .count = 17}}, 17, DType::kBF16},
+        Crossed{51, {{.begin = 0, .count = 81}, {.begin = 88, .count = 81}}, 172, DType::kF16},
+        Crossed{70, {{.begin = 0, .count = 300}}, 300, DType::kBF16},
+        Crossed{20, six, 90, DType::kBF16}}) {
+    CaseBuilder b(text("attention_48_", s.rows, "_", s.keys, "_", s.ranges.size()),
+                  Layout::kAligned);
+    Attention op = prepare(b, 3, 3, 48, {.capacity = s.rows}, {.capacity = s.keys}, s.type);
+    op.ranges = s.ranges;
+    cases.push_back(std::move(b).build(op));
+  }
+  // Causal, heads of 128 in pairs. The rows of an observation come first in the cache, those of the
+  // prompt behind them; each of the two is computed by itself.
+  struct Causal {
+    int observation, prompt, capacity;
+    bool is_prompt;
+    DType type;
+  };
+  for (const Causal s :
+       {Causal{172, 31, 31, false, DType::kE4M3}, Causal{172, 20, 40, true, DType::kBF16},
+        Causal{33, 0, 8, false, DType::kF16}, Causal{7, 200, 260, true, DType::kBF16},
+        Causal{300, 9, 40, false, DType::kBF16}}) {
+    CaseBuilder b(
+        text("attention_causal_128_", s.observation, "_", s.prompt, s.is_prompt ? "_prompt" : ""),
+        Layout::kAligned);
+    const Value n = b.integer("n", s.prompt);
+    const Rows prompt{.capacity = s.capacity, .length = n};
+    const Rows cache{.capacity = s.observation + s.capacity, .length = n, .base = s.observation};
+    Attention op = prepare(b, 4, 2, 128, s.is_prompt ? prompt : Rows{.capacity = s.observation},
+                           cache, s.type);
+    op.mask = Mask::kCausal;
+    op.mask_argument = s.is_prompt ? s.observation : 0;
+    const KeyRange observed{.begin = 0, .count = s.observation, .length = {}};
+    const KeyRange prompted{.begin = s.observation, .count = 0, .length = n};
+    op.ranges = s.is_prompt ? std::vector{prompted} : std::vector{observed, prompted};
     cases.push_back(std::move(b).build(op));
   }
 }

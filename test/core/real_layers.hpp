@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 The flashrt_ros authors
 
-// Pi0.5 with the real widths and few layers: every kernel meets the shapes it is made for, and the
+// Models with the real widths and few layers: every kernel meets the shapes it is made for, and the
 // CPU backend still answers in seconds.
 #pragma once
 
@@ -14,6 +14,7 @@
 
 #include "backends/backend.hpp"
 #include "checkpoint/weights.hpp"
+#include "models/inputs.hpp"
 #include "models/models.hpp"
 #include "quant/calibration.hpp"
 #include "quant/precision.hpp"
@@ -48,16 +49,31 @@ inline ModelConfig real_layers_config() {
           .max_period = 4.0};
 }
 
+inline ModelConfig real_groot_layers_config() {
+  ModelConfig config = full_size_config(ModelType::kGrootN16);
+  config.vision.layers = 1;
+  config.language.layers = 2;
+  config.dit.layers = 4;  // one of each sort
+  config.vocab_size = 1000;
+  config.image_token = 999;
+  return config;
+}
+
 class RealLayers {
  public:
-  RealLayers(const std::string& recipe, const PlanOptions& options)
-      : options_(options),
+  RealLayers(const std::string& recipe, const PlanOptions& options,
+             const ModelConfig& config = real_layers_config())
+      : config_(config),
+        options_(options),
         recipe_(Recipe::named(recipe)),
         weights_(Weights::random(config_, 11, 0)),
         plan_(assign_precision(build_plan(config_, options), recipe_)) {}
 
   static PlanOptions two_cameras() {
     return {.cameras = 2, .prompt_capacity = 24, .horizon = 10, .steps = 3};
+  }
+  static PlanOptions two_views_of_groot(int horizon) {
+    return {.cameras = 2, .prompt_capacity = 40, .horizon = horizon, .steps = 2};
   }
 
   const Plan& plan() const { return plan_; }
@@ -99,22 +115,29 @@ class RealLayers {
     const auto put = [&](std::string_view name, const auto& values) {
       program.write(name, std::as_bytes(std::span(values)));
     };
-    const int size = config_.vision.image_size;
-    std::vector<uint8_t> images(size_t{3} * options_.cameras * size * size);
-    for (uint8_t& pixel : images) pixel = static_cast<uint8_t>(random() % 256);
-    put("images", images);
+    for (const ImageInput& images : image_inputs(config_, options_)) {
+      std::vector<uint8_t> pixels(images.elements());
+      for (uint8_t& pixel : pixels) pixel = static_cast<uint8_t>(random() % 256);
+      put("images" + images.suffix, pixels);
+    }
     std::vector<int32_t> tokens(prompt_length);
-    for (int32_t& token : tokens) token = static_cast<int32_t>(random() % config_.vocab_size);
-    put("tokens", tokens);
-    put("prompt_length", std::vector<int32_t>{prompt_length});
+    const int words =
+        config_.type == ModelType::kGrootN16 ? config_.image_token : config_.vocab_size;
+    for (int32_t& token : tokens) token = static_cast<int32_t>(random() % words);
+    if (config_.type == ModelType::kGrootN16) add_observation(tokens);
     std::vector<float> noise(action_count());
     for (float& value : noise) value = normal(random);
     put("actions", noise);
-    std::vector<float> times(options_.steps);
-    for (int k = 0; k < options_.steps; ++k) {
-      times[k] = 1 - static_cast<float>(k) / static_cast<float>(options_.steps);
+    if (config_.state_dim > 0) {
+      std::vector<float> state(config_.state_dim);
+      for (float& value : state) value = normal(random);
+      put("state", state);
     }
-    put("times", times);
+    for (const InputData& input : prompt_inputs(config_, options_, tokens).inputs)
+      program.write(input.name, input.data);
+    const std::vector<float> times = default_times(config_, options_.steps);
+    for (const InputData& input : load_inputs(config_, options_, times))
+      program.write(input.name, input.data);
   }
 
   std::vector<float> actions(const Program& program) const {
@@ -130,7 +153,15 @@ class RealLayers {
   }
 
  private:
-  ModelConfig config_ = real_layers_config();
+  // The images, each with the tokens up to the next one.
+  void add_observation(std::vector<int32_t>& tokens) const {
+    for (const auto& view : observation_layout(config_, options_).views) {
+      tokens.insert(tokens.end(), view.image_rows, config_.image_token);
+      tokens.insert(tokens.end(), view.markup_rows, 1);
+    }
+  }
+
+  ModelConfig config_;
   PlanOptions options_;
   Recipe recipe_;
   Weights weights_;

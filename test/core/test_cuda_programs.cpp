@@ -157,6 +157,61 @@ TEST_P(CudaRealSizes, RunNoGenericKernel) {
   }
 }
 
+class CudaGroot : public CudaPrograms {
+ protected:
+  RealLayers groot(int horizon) {
+    RealLayers layers(GetParam(), RealLayers::two_views_of_groot(horizon),
+                      real_groot_layers_config());
+    layers.calibrate(*backend_);
+    return layers;
+  }
+};
+
+TEST_P(CudaGroot, MatchesTheCpuBackend) {
+  const RealLayers layers = groot(50);
+  const auto cpu = make_cpu_backend(0);
+  const auto expected = layers.compile(*cpu), actual = layers.compile(*backend_);
+  const std::string recipe = GetParam();
+  const double bound = recipe == "f32" ? 2e-5 : recipe == "bf16" ? 1e-2 : 4e-2;
+  for (const int length : {1, 31}) {
+    EXPECT_LE(relative_error(layers.infer(*actual, 3, length), layers.infer(*expected, 3, length)),
+              bound)
+        << "prompt of " << length << " tokens";
+  }
+}
+
+TEST_P(CudaGroot, ReplaysHaveTheBitsOfDirectLaunches) {
+  for (const int horizon : {16, 50}) {
+    const RealLayers layers = groot(horizon);
+    const auto program = layers.compile(*backend_, {.poison = true});
+    for (int seed = 0; seed < 10; ++seed) {
+      const int length = 1 + 4 * seed;
+      const std::vector<float> replayed = layers.infer(*program, seed, length);
+      layers.write(*program, seed, length);
+      program->run(When::kPrompt);
+      program->run_observed(When::kInfer, {});
+      EXPECT_EQ(layers.actions(*program), replayed) << "horizon " << horizon << ", seed " << seed;
+    }
+  }
+}
+
+TEST_P(CudaGroot, RunsNoGenericKernel) {
+  if (std::string(GetParam()) == "f32") return;  // for checking, by generic kernels
+  const RealLayers layers = groot(50);
+  const auto program = layers.compile(*backend_);
+  const Plan& plan = program->plan();
+  for (const Stage& stage : plan.stages) {
+    if (stage.when == When::kLoad) continue;
+    for (int call = stage.first; call < stage.last; ++call) {
+      // Once per inference, and its rows are wider than the registers of a block hold.
+      if (plan.calls[call].name == "backbone.connector_norm") continue;
+      for (const std::string& kernel : program->kernels(call))
+        EXPECT_EQ(kernel.find("generic"), std::string::npos)
+            << plan.calls[call].name << " runs " << kernel;
+    }
+  }
+}
+
 TEST_P(CudaPrograms, PortableKernelsMatchTheSpecialisedOnes) {
   const RealLayers layers = model();
   const auto portable = cuda::make_cuda_backend({.specialised_kernels = false});
@@ -171,6 +226,8 @@ TEST_P(CudaPrograms, PortableKernelsMatchTheSpecialisedOnes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, CudaPrograms, testing::Values("f32", "bf16", "fp8", "fp8_mixed"),
+                         [](const auto& param) { return std::string(param.param); });
+INSTANTIATE_TEST_SUITE_P(Recipes, CudaGroot, testing::Values("f32", "bf16", "fp8", "fp8_mixed"),
                          [](const auto& param) { return std::string(param.param); });
 // Not f32: it is for checking, by generic kernels.
 INSTANTIATE_TEST_SUITE_P(Recipes, CudaRealSizes, testing::Values("bf16", "fp8", "fp8_mixed"),
