@@ -149,7 +149,7 @@ def _attempt(tabletop: LiveTabletop, wanted: Wanted, pace: str, console: Console
         console.print(_sentence(ended[-1]), style='green' if ended[-1].is_success else 'red', highlight=False)
         if not ended[-1].is_success:
             break
-    return Attempt(pace, ended, list(disturbances(tabletop.longest_gap_s(), tabletop.robot.status)))
+    return Attempt(pace, ended, list(disturbances(tabletop.longest_gap_s, tabletop.robot.status)))
 
 
 def disturbances(longest_gap_s: float, robot: Mapping[str, str]) -> Iterator[str]:
@@ -194,7 +194,7 @@ def _report(
         duration_s=takes[-1].time_s - takes[0].time_s,
         stages=witness.stages,
         gated_stage=GATED_STAGE,
-        chunks=tuple(witness.chunks),
+        chunks=tuple(tabletop.chunks),
         streams=streams,
         play=witness.play(),
         policy=witness.policy(),

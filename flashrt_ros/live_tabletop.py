@@ -19,9 +19,10 @@ from flashrt_ros.node_process import NodeProcess
 from flashrt_ros.package_files import package_folder
 from flashrt_ros.qos import LATCHED
 from flashrt_ros.replay_setup import NODE_NAME
+from flashrt_ros.report import ChunkTiming
 from flashrt_ros.sim_process import SimProcess
 from flashrt_ros.tabletop.film import Take
-from flashrt_ros.witness import Witness, settle
+from flashrt_ros.witness import Witness
 
 _READY_S = 60.0  # for pictures and chunks, on a busy machine
 _TASK_S = 300.0  # on the wall; a task has at most 10 s of its own
@@ -72,6 +73,7 @@ class LiveTabletop:
         self._views: list[tuple[int, float]] = []  # stamp [ns], heard at [s]
         self._takes: list[Take] = []
         self._is_filming = False
+        self._chunks: list[ChunkTiming] = []  # kept at the end
 
     def __enter__(self) -> Self:
         with ExitStack() as undo:
@@ -95,9 +97,12 @@ class LiveTabletop:
         self._wait(lambda: len(self.witness.chunks) >= first + chunks, f'{chunks} chunks', _READY_S)
         views = self._views[heard - 1 :]
         simulated_s = (views[-1][0] - views[0][0]) / 1e9
+        self._hear_news()
+        return Speed(self.witness.stages['inference'].p90_ms, simulated_s / (views[-1][1] - views[0][1]))
+
+    def _hear_news(self) -> None:
         self.witness.expect_news()
         self._wait(self.witness.has_news, f'a report of {NODE_NAME} on ~/status and ~/latency', _HEARD_S)
-        return Speed(self.witness.stages['inference'].p90_ms, simulated_s / (views[-1][1] - views[0][1]))
 
     # What to do
 
@@ -106,6 +111,7 @@ class LiveTabletop:
         self.policy.trigger('stop')
         self.robot.reset(task=task, **scene)
         self._takes.clear()
+        self._chunks = []
         self._prompt(task)
         self.policy.trigger('start')
         self._wait(lambda: self.witness.is_commanding, f'{NODE_NAME} commanding', _HEARD_S)
@@ -132,21 +138,30 @@ class LiveTabletop:
         return Ended(self._task, self.robot.state == 'succeeded', why, float(status['time_s']))
 
     def rest(self) -> None:
-        """The policy commands no more; what was measured is complete."""
+        """The policy commands no more, though it goes on to look and to infer."""
         self._is_filming = False
+        self._chunks = self.chunks
         self.policy.trigger('stop')
-        settle(self.policy, self.witness)
+        self._hear_news()
 
     @property
     def takes(self) -> list[Take]:
         """The film since the begin."""
         return list(self._takes)
 
+    @property
+    def chunks(self) -> list[ChunkTiming]:
+        """Of the policy while things moved, on the time of the robot."""
+        if self._chunks:
+            return self._chunks
+        begin_ns = float(self.robot.status['begin_s'] or 'inf') * 1e9
+        return [chunk for chunk in self.witness.chunks if chunk.end_ns >= begin_ns]
+
+    @property
     def longest_gap_s(self) -> float:
-        """Between two chunks since things move, on the time of the robot."""
-        begin_s = float(self.robot.status['begin_s'] or 'inf')
-        ends_s = [chunk.end_ns / 1e9 for chunk in self.witness.chunks if chunk.end_ns / 1e9 >= begin_s]
-        return max((after - before for before, after in pairwise(ends_s)), default=0.0)
+        """Between two of them."""
+        ends_ns = [chunk.end_ns for chunk in self.chunks]
+        return max((after - before for before, after in pairwise(ends_ns)), default=0) / 1e9
 
     def _prompt(self, task: str) -> None:
         self._task = task

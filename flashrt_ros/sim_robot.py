@@ -58,6 +58,7 @@ _ARM_EVERY, _HAND_EVERY = 2, 5  # ticks; both divide what is between two picture
 _STATUS_EVERY = 50  # ticks
 _PATIENCE_S = {COMMANDS: 5.0, ANSWER: 30.0}  # on the wall, for what lockstep waits for
 _SPIN_S = 0.005
+_CATCH_UP_S = 0.05  # what is late by more, in real time, is not made up for
 _VIEW_PX = 336  # for people: the front view, three times as wide as the policy sees it
 
 
@@ -117,7 +118,7 @@ class SimRobot(Node):
                     if (rest_s := due_s - time.monotonic()) > 0:
                         executor.spin_once(timeout_sec=rest_s)
                         continue
-                    due_s = max(due_s + TICK_S, time.monotonic())  # what was missed is not made up for
+                    due_s = max(due_s + TICK_S, time.monotonic() - _CATCH_UP_S)
                 executor.spin_once(timeout_sec=0)
                 if not self._must_wait():
                     self._pass_a_tick(pictures, view)

@@ -21,7 +21,7 @@ _COLOURS = {'succeeded': '#2ca02c', 'failed': '#d62728'}
 _SIDE_PX, _STRIP_PX = 240, 34  # of the animation: its picture, and the text below
 _EVERY_S = 0.2
 _REST_MS = 1500  # of the last picture, before it begins again
-_TONES = 64
+_TONES = 255
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def _frame(take: Take) -> Image.Image:
     draw.text((4, _SIDE_PX + 3), take.prompt, fill='black')
     state = f'{take.time_s:4.1f} s  {take.state}'
     draw.text((4, _SIDE_PX + 18), state, fill=_COLOURS.get(take.state, 'black'))
-    return frame.quantize(_TONES, dither=Image.Dither.NONE)
+    return frame.quantize(_TONES, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
 
 
 def _by_prompt(takes: Sequence[Take]) -> list[list[Take]]:
