@@ -484,6 +484,9 @@ __device__ __forceinline__ Range own_tokens(const Problem& p, const Place& at, i
   return {units * at.split / splits * unit, min(units * (at.split + 1) / splits * unit, tokens)};
 }
 
+constexpr int kMaxSplits = 8;  // a cluster of more blocks is not portable
+constexpr int kFewSplits = 3;
+
 // Adds the sums of the blocks that computed other parts of D, for the tokens that this block
 // finishes, in an order that depends on the place alone.
 template <class T>
@@ -510,17 +513,43 @@ __device__ __forceinline__ void add_splits(const Problem& p, const Place& at,
     }
   }
   sm90::cluster_sync();  // the sums of all blocks are written before they are read
-  for (int i = 1; i < p.cluster.splits; ++i) {
+  const auto from_split = [&](int i) -> uint32_t {
     const Place other{at.channel, at.token, (at.split + i) % p.cluster.splits};
-    const uint32_t from = address_in_block(slot(0, 0), rank_of(p.cluster, other)) - slot(0, 0);
+    return address_in_block(slot(0, 0), rank_of(p.cluster, other)) - slot(0, 0);
+  };
+  const auto add = [](float* s, const float4& x) {
+    s[0] += x.x, s[1] += x.y, s[2] += x.z, s[3] += x.w;
+  };
+  if (p.cluster.splits <= kFewSplits) {  // many tokens of few blocks
+    for (int i = 1; i < p.cluster.splits; ++i) {
+      const uint32_t from = from_split(i);
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        if (!is_own(step)) continue;
+#pragma unroll
+        for (int b = 0; b < T::kBlocks; ++b)
+          add(sums[b] + 4 * step, sm90::load_from_cluster(from + slot(b, step)));
+      }
+    }
+  } else {  // few tokens of many blocks, which are asked at the same time
+    uint32_t from[kMaxSplits - 1];
+#pragma unroll
+    for (int i = 1; i < kMaxSplits; ++i) from[i - 1] = i < p.cluster.splits ? from_split(i) : 0;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       if (!is_own(step)) continue;
 #pragma unroll
       for (int b = 0; b < T::kBlocks; ++b) {
-        const float4 x = sm90::load_from_cluster(from + slot(b, step));
-        float* s = sums[b] + 4 * step;
-        s[0] += x.x, s[1] += x.y, s[2] += x.z, s[3] += x.w;
+        float4 parts[kMaxSplits - 1];
+#pragma unroll
+        for (int i = 1; i < kMaxSplits; ++i) {
+          if (i < p.cluster.splits)
+            parts[i - 1] = sm90::load_from_cluster(from[i - 1] + slot(b, step));
+        }
+#pragma unroll
+        for (int i = 1; i < kMaxSplits; ++i) {
+          if (i < p.cluster.splits) add(sums[b] + 4 * step, parts[i - 1]);
+        }
       }
     }
   }
