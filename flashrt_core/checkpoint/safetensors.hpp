@@ -31,6 +31,7 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
+  void read_ahead() const { file_.read_ahead(); }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   // Texts that whoever wrote the file put beside the tensors.
   const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iomanip>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -78,6 +79,9 @@ namespace {
 
 std::string digest_of(const std::map<std::string, LocatedTensor>& tensors, ThreadPool& threads,
                       bool are_finite) {
+  std::set<const SafetensorsFile*> files;
+  for (const auto& [unused, located] : tensors) files.insert(located.file);
+  for (const SafetensorsFile* file : files) file->read_ahead();
   std::vector<Piece> pieces;
   for (const auto& [unused, located] : tensors) {
     for (size_t offset = 0; offset < located.tensor->bytes.size(); offset += kPieceBytes) {
