@@ -23,10 +23,12 @@ class CudaPrograms : public cuda::NeedsDevice<testing::TestWithParam<const char*
     return model;
   }
 
-  std::unique_ptr<Backend> backend_;
+  Backend* backend_ = nullptr;  // one for all tests: it keeps what it found to be fast
   void SetUp() override {
     NeedsDevice::SetUp();
-    if (cuda::test_device().info) backend_ = cuda::make_cuda_backend({});
+    if (!cuda::test_device().info) return;
+    static const std::unique_ptr<Backend> shared = cuda::make_cuda_backend({});
+    backend_ = shared.get();
   }
 };
 
