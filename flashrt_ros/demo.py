@@ -32,6 +32,10 @@ AUTO = 'auto'
 FAILED, TOO_SLOW = 1, 2  # exit codes
 SCENE = 4
 FIRST, THEN = 'stack the red block on the blue block', 'put the green block in the tray'
+NEXT = (
+    ".venv/bin/python -m flashrt_ros.demo --scene 5 --first 'put the blue block in the tray' "
+    "--then 'stack the red block on the green block'"
+)
 _MEASURED = 20  # chunks
 # In real time, a picture comes every 100 ms and a chunk lasts for 500 ms.
 _SLOWEST_INFERENCE_MS = 100.0
@@ -105,18 +109,17 @@ def run_demo(wanted: Wanted, out: Path, console: Console) -> Attempt:
             console.print(f'{_words(pace)}: {why}', highlight=False)
             attempt = _attempt(tabletop, wanted, pace, console)
             if wanted.pace == AUTO and pace == REAL_TIME and attempt.disturbances and not attempt.is_success:
-                disturbances = '; '.join(attempt.disturbances)
-                console.print(
-                    f'once more {_words(LOCKSTEP)}: {disturbances}', style='yellow', highlight=False
-                )
+                why = '; '.join(attempt.disturbances)
+                console.print(f'once more {_words(LOCKSTEP)}: {why}', style='yellow', highlight=False)
                 attempt = _attempt(tabletop, wanted, LOCKSTEP, console)
             tabletop.rest()
             report = _report(tabletop, parameters, wanted, attempt, tuple(warnings.texts))
     publish(report, out, console)
-    write_strip(tabletop.takes, out / 'film.png')
-    write_animation(tabletop.takes, out / 'film.gif')
-    console.print(f'wrote {out / "film.png"}, {out / "film.gif"}', highlight=False)
-    console.print(_what_next(wanted), highlight=False)
+    if tabletop.takes:  # none where the policy never moved the robot
+        write_strip(tabletop.takes, out / 'film.png')
+        write_animation(tabletop.takes, out / 'film.gif')
+        console.print(f'wrote {out / "film.png"}, {out / "film.gif"}', highlight=False)
+    console.print(f'try next: {NEXT}', highlight=False)
     return attempt
 
 
@@ -191,7 +194,7 @@ def _report(
         bag=f'the tabletop, scene {wanted.scene}',
         parameters=str(tabletop_parameters()),
         messages=sum(stream.received for stream in streams.values()),
-        duration_s=takes[-1].time_s - takes[0].time_s,
+        duration_s=takes[-1].time_s - takes[0].time_s if takes else 0.0,
         stages=witness.stages,
         gated_stage=GATED_STAGE,
         chunks=tuple(tabletop.chunks),
@@ -199,14 +202,6 @@ def _report(
         play=witness.play(),
         policy=witness.policy(),
         warnings=(*warnings, *witness.gaps(), *attempt.disturbances),
-    )
-
-
-def _what_next(wanted: Wanted) -> str:
-    """Another scene and other words."""
-    return (
-        'try next: .venv/bin/python -m flashrt_ros.demo '
-        f"--scene {wanted.scene + 1} --first 'lift the green block' --then 'put the red block in the tray'"
     )
 
 

@@ -49,6 +49,15 @@ def test_both_tasks_are_done_and_shown(tmp_path: Path, domain_id: int):
     assert (tmp_path / 'out' / 'film.png').stat().st_size > 10_000
 
 
+def test_a_task_that_was_not_done_fails_and_is_shown(tmp_path: Path, domain_id: int):
+    """Under the red block there is no lifting the blue one alone."""
+    done = run(tmp_path, '--then', 'lift the blue block', '--pace', 'lockstep', domain=domain_id)
+    assert f'“{FIRST}”: done in' in ' '.join(done.stdout.split())
+    assert 'FAILED: “lift the blue block”: not done: ' in ' '.join(done.stderr.split())
+    assert done.returncode == 1
+    assert (tmp_path / 'out' / 'film.png').exists()
+
+
 @pytest.mark.parametrize(
     ('options', 'words'),
     [
@@ -83,7 +92,7 @@ def test_real_time_is_for_machines_that_keep_up(wanted: str, speed: Speed, pace:
     assert f'{speed.simulation:.2f} s' in why
 
 
-def test_a_task_that_was_not_done_fails_with_its_condition():
+def test_the_fault_is_the_condition_of_the_task():
     assert list(faults_of(Attempt('lockstep', [DONE, DONE], []))) == []
     assert list(faults_of(Attempt('lockstep', [DONE, MISSED], []))) == [
         f'“{THEN}”: not done: not done within 10 s'
