@@ -156,6 +156,7 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
         with_glu(with_weight(linear(50, 1024, 128, kF16, kBF16, 128), kE4M3), kF16),
         with_rope(linear(33, 1024, 256, kBF16, kBF16)),
         linear(64, 1024, 64, kBF16, kBF16),
+        linear(24, 4096, 256, kE4M3, kBF16, 256),
         with_glu(linear(10, 4096, 128, kBF16, kBF16), kBF16),
         with_rope(linear(10, 4096, 256, kE4M3, kBF16, 256)),
         with_rope(with_weight(linear(50, 4096, 256, kF16, kBF16, 256), kE4M3)),
