@@ -34,13 +34,6 @@ __device__ __forceinline__ void arrive_expecting(uint32_t barrier, uint32_t byte
                : "memory");
 #endif
 }
-// Bytes alone: the phase cannot end before an arrival.
-__device__ __forceinline__ void expect_more(uint32_t barrier, uint32_t bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-#endif
-}
 // Returns once the phase of this parity has ended. Before the first phase, the one of parity 1 has.
 // The scope is the block: what comes lies in its shared memory. A wider one would throw away the
 // first-level cache.

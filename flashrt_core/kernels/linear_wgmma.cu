@@ -9,9 +9,7 @@
 // Work      a block multiplies a tile of 128 or 256 channels by 32 to 256 tokens: channels on the m
 //           of the matrix instructions, tokens on their n, which may be any multiple of 8. One warp
 //           group keeps the copy engine going, two multiply. Blocks of a cluster share what they
-//           read, and may split D and add their sums through each other's shared memory. Where
-//           the device alone knows how many rows are valid, tiles take as few tokens as that many
-//           rows need.
+//           read, and may split D and add their sums through each other's shared memory.
 // Traffic   W once from device memory. What limits a tile is shared memory: of 128 bytes of D its
 //           instructions take 4 channels / 64 * tokens / 2 clocks, and reading their operands and
 //           writing what the copy engine brings 4 channels / 64 * (16 + tokens / 4) + channels +
@@ -76,25 +74,8 @@ __device__ __forceinline__ Place place_of(const Cluster& c, int rank) {
           rank >> (c.channel_bits + c.token_bits)};
 }
 
-// How many tokens tiles may take, the most of them first. Fewer than half would better be fewer
-// tiles.
-struct TokenCounts {
-  static constexpr int kMost = 5;
-  int count = 0, at[kMost] = {};
-};
-// Two blocks may share the rows of x, each half a whole number of swizzle patterns.
-constexpr int token_rows(int tokens) { return (tokens + 15) / 16 * 16; }
-
-constexpr TokenCounts token_counts(int most) {
-  TokenCounts counts{.count = 1, .at = {most}};
-  for (const int fewer : {200, 176, 152, 136, 104, 88, 64}) {
-    if (most / 2 < fewer && fewer < most) counts.at[counts.count++] = fewer;
-  }
-  return counts;
-}
-
 struct Problem {
-  CUtensorMap weight, x[TokenCounts::kMost];
+  CUtensorMap weight, x;
   LinearEpilogue epilogue;
   Divisor divisor;  // of what is stored
   Matrix rows;      // x; says how many rows are valid
@@ -103,11 +84,9 @@ struct Problem {
   int up = 0;                   // the row of W where the second half starts; 0: not gated
   int k_blocks = 0;             // of 128 bytes of a row
   unsigned channel_groups = 0;  // tiles along the channels, in clusters
-  unsigned token_groups = 0;    // along the tokens, if all rows were valid
   unsigned clusters = 0;        // of the grid
   bool is_one_wave = false;     // every cluster has one tile, whatever the number of valid rows
-  int box_channels = 0, box_tokens[TokenCounts::kMost] = {};
-  TokenCounts tokens;  // that a tile may take; one if all rows are valid
+  int box_channels = 0, box_tokens = 0;
 };
 
 template <class Element_, int kBlocks_, int kTokens_>
@@ -116,8 +95,8 @@ struct Tile {
   static constexpr int kBlocks = kBlocks_;  // of channels, per warp group
   static constexpr int kTokens = kTokens_;
   static constexpr int kChannels = kConsumers * kBlocks * kBlockChannels;
-  static constexpr TokenCounts kCounts = token_counts(kTokens);
-  static constexpr int kTokenRows = token_rows(kTokens);
+  // Two blocks may share the rows of x, each half a whole number of swizzle patterns.
+  static constexpr int kTokenRows = (kTokens + 15) / 16 * 16;
 
   static constexpr int kWeightBytes = kChannels * sm90::kSwizzleBytes;
   static constexpr int kStageBytes = kWeightBytes + kTokenRows * sm90::kSwizzleBytes;
@@ -145,56 +124,37 @@ constexpr int kStepBytes = 32;                                    // of a row, p
 // The epilogue works on chunks of so many tokens.
 constexpr int kChunkTokens = 4 * kStepTokens;
 
-__device__ __forceinline__ unsigned divided_up(unsigned a, unsigned b) { return (a + b - 1) / b; }
-
-// Which of the token counts takes the least time for so many valid rows.
-__device__ __forceinline__ int chosen_count(const Problem& p, int rows) {
-  constexpr unsigned kTileTokens = 96;  // a tile takes as long as so many tokens more
-  unsigned least = ~0u;
-  int chosen = 0;
-  for (int i = 0; p.tokens.count > 1 && i < p.tokens.count; ++i) {
-    const unsigned tokens = p.tokens.at[i];
-    const unsigned groups = divided_up(divided_up(rows, tokens), p.cluster.tokens());
-    if (p.is_one_wave && groups > p.token_groups) break;
-    const unsigned rounds = p.is_one_wave ? 1 : divided_up(groups * p.channel_groups, p.clusters);
-    const unsigned time = rounds * (tokens + kTileTokens);
-    if (time < least) {
-      least = time;
-      chosen = i;
-    }
-  }
-  return chosen;
-}
-
 // The tiles of a cluster. Neighbours along the tokens come first: they read the same weights. In a
 // single wave all run side by side, and the channels come first: those of a tile do not depend on
 // the number of valid rows.
+template <class T>
 struct Walk {
   unsigned count, tile, stride;
   unsigned inner;  // groups along what comes first
-  int chosen;      // of the token counts
-  int tokens;      // of a tile
 
-  __device__ Walk(const Problem& p, unsigned first, int rows)
-      : chosen(chosen_count(p, rows)), tokens(p.tokens.at[chosen]) {
-    const unsigned token_groups = divided_up(divided_up(rows, tokens), p.cluster.tokens());
+  __device__ Walk(const Problem& p, unsigned first, int rows) {
+    const unsigned token_groups =
+        whole_clusters((rows + T::kTokens - 1) / T::kTokens, p.cluster.token_bits);
     count = p.is_one_wave ? p.clusters : token_groups * p.channel_groups;
     inner = p.is_one_wave ? p.channel_groups : token_groups;
     tile = first;
     stride = p.clusters;
   }
+  static __device__ unsigned whole_clusters(unsigned tiles, int bits) {
+    return (tiles + (1u << bits) - 1) >> bits;
+  }
   __device__ bool has_tile() const { return tile < count; }
   __device__ void advance() { tile += stride; }
-  // Of the tile of this block, which may lie outside y.
+  // Numbers of the tile of this block; it may lie outside y.
   __device__ int channel_tile(const Problem& p, const Place& at) const {
     const unsigned outer = tile / inner;
     const unsigned group = p.is_one_wave ? tile - outer * inner : outer;
     return (group << p.cluster.channel_bits) + at.channel;
   }
-  __device__ int first_token(const Problem& p, const Place& at) const {
+  __device__ int token_tile(const Problem& p, const Place& at) const {
     const unsigned outer = tile / inner;
     const unsigned group = p.is_one_wave ? outer : tile - outer * inner;
-    return ((group << p.cluster.token_bits) + at.token) * tokens;
+    return (group << p.cluster.token_bits) + at.token;
   }
 };
 
@@ -272,14 +232,9 @@ class Loader {
   __device__ Loader(const Problem& p, const Place& at, const Masks& masks, const Shared<T>& shared)
       : p_(p), at_(at), masks_(masks), shared_(shared) {}
 
-  // Both parts of a stage report to its barrier. The weights may be on their way before it is known
-  // how many tokens there are.
-  __device__ __forceinline__ void expect_weight(int stage) const {
-    expect_more(shared_.full(stage), T::kWeightBytes);
-  }
-  __device__ __forceinline__ void expect_x(int stage, int chosen) const {
-    arrive_expecting(shared_.full(stage),
-                     p_.box_tokens[chosen] * p_.cluster.channels() * sm90::kSwizzleBytes);
+  // Both parts of a stage report to its barrier.
+  __device__ __forceinline__ void expect(int stage) const {
+    arrive_expecting(shared_.full(stage), T::kStageBytes);
   }
   __device__ __forceinline__ void copy_weight(int channel_tile, int block, int stage) const {
     const int part = T::kChannels >> p_.cluster.token_bits;
@@ -288,9 +243,9 @@ class Loader {
            shared_.weight(stage) + r * sm90::kSwizzleBytes, stage, masks_.weight);
     }
   }
-  __device__ __forceinline__ void copy_x(int first_token, int chosen, int block, int stage) const {
-    const int row = at_.channel * p_.box_tokens[chosen];
-    copy(p_.x[chosen], block, first_token + row, shared_.x(stage) + row * sm90::kSwizzleBytes,
+  __device__ __forceinline__ void copy_x(int token_tile, int block, int stage) const {
+    const int row = at_.channel * p_.box_tokens;
+    copy(p_.x, block, token_tile * T::kTokens + row, shared_.x(stage) + row * sm90::kSwizzleBytes,
          stage, masks_.x);
   }
 
@@ -315,16 +270,15 @@ class Loader {
 // weights already.
 template <class T>
 __device__ __forceinline__ void fill(const Loader<T>& loader, const Range& k, int begun,
-                                     const Shared<T>& shared, int channel_tile, int first_token,
-                                     int chosen, Ring<T>& ring) {
+                                     const Shared<T>& shared, int channel_tile, int token_tile,
+                                     Ring<T>& ring) {
   for (int block = k.begin; block < k.end; ++block, ring.advance()) {
     if (block - k.begin >= begun) {
       wait_barrier(shared.empty(ring.stage), ring.parity ^ 1);
-      loader.expect_weight(ring.stage);
+      loader.expect(ring.stage);
       loader.copy_weight(channel_tile, block, ring.stage);
     }
-    loader.expect_x(ring.stage, chosen);
-    loader.copy_x(first_token, chosen, block, ring.stage);
+    loader.copy_x(token_tile, block, ring.stage);
   }
 }
 
@@ -343,9 +297,9 @@ __device__ __forceinline__ int begin(const Problem& p, const Place& at, const Ra
   if (!p.is_one_wave) return 0;
   const int begun = min(T::kStages, k.end - k.begin);
   if (__shfl_sync(kAllLanes, threadIdx.x, 0) == 0 && sm90::is_elected()) {
-    const int channel_tile = Walk(p, cluster, 0).channel_tile(p, at);  // whatever the rows
+    const int channel_tile = Walk<T>(p, cluster, 0).channel_tile(p, at);
     for (int stage = 0; stage < begun; ++stage) {
-      loader.expect_weight(stage);
+      loader.expect(stage);
       loader.copy_weight(channel_tile, k.begin + stage, stage);
     }
   }
@@ -356,13 +310,12 @@ __device__ __forceinline__ int begin(const Problem& p, const Place& at, const Ra
 template <class T>
 __device__ __forceinline__ void produce(const Problem& p, const Place& at, const Range& k,
                                         const Loader<T>& loader, int begun, const Shared<T>& shared,
-                                        Walk walk) {
+                                        Walk<T> walk) {
   const bool is_first_warp = __shfl_sync(kAllLanes, threadIdx.x, 0) == 0;
   Ring<T> ring;
   for (; walk.has_tile(); walk.advance(), begun = 0) {
     if (is_first_warp && sm90::is_elected()) {
-      fill(loader, k, begun, shared, walk.channel_tile(p, at), walk.first_token(p, at), walk.chosen,
-           ring);
+      fill(loader, k, begun, shared, walk.channel_tile(p, at), walk.token_tile(p, at), ring);
     }
     __syncwarp();
     if (p.cluster.splits > 1) {  // the two of add_splits()
@@ -418,15 +371,12 @@ enum NamedBarrier { kGroups = 1, kBothConsumers = kGroups + kConsumers, kLead };
 // the other finishes its tile.
 constexpr int kLeadBlocks = 2;
 
-// kTokens of the tile. `lead` is the k block after which the second consumer may start; -1: it does
-// not wait.
-template <class T, int kTokens>
+// `lead` is the k block after which the second consumer may start; -1: it does not wait.
+template <class T>
 __device__ __forceinline__ void multiply(const Range& k, const Shared<T>& shared,
                                          const Consumer& me, const Release<T>& release, int lead,
                                          Ring<T>& ring, Sums<T>& sums) {
-  using Product = sm90::Product<typename T::Element, kTokens>;
-  using TileSums = float[kTokens / 2];
-  const auto sums_of = [&](int b) -> TileSums& { return reinterpret_cast<TileSums&>(sums[b]); };
+  using Product = sm90::Product<typename T::Element, T::kTokens>;
   constexpr int kBlockBytes = kBlockChannels * sm90::kSwizzleBytes;
   if (lead >= 0 && me.group == 1) sm90::sync_threads(kLead, kConsumers * sm90::kWarpGroup);
   int previous = -1;
@@ -442,7 +392,7 @@ __device__ __forceinline__ void multiply(const Range& k, const Shared<T>& shared
       const uint64_t along = sm90::descriptor_step(step * kStepBytes);
 #pragma unroll
       for (int b = 0; b < T::kBlocks; ++b) {
-        Product::add(sums_of(b), weight + along + sm90::descriptor_step(b * kBlockBytes), x + along,
+        Product::add(sums[b], weight + along + sm90::descriptor_step(b * kBlockBytes), x + along,
                      is_sum);
       }
       is_sum = 1;
@@ -457,31 +407,21 @@ __device__ __forceinline__ void multiply(const Range& k, const Shared<T>& shared
   }
   sm90::wait_for_products<0>();
 #pragma unroll
-  for (int b = 0; b < T::kBlocks; ++b) sm90::settle(sums_of(b));
+  for (int b = 0; b < T::kBlocks; ++b) sm90::settle(sums[b]);
   release(previous);
-}
-
-// The same with one of the token counts of the tile, from this one on.
-template <class T, int kCount = 0>
-__device__ __forceinline__ void multiply_chosen(int chosen, const Range& k, const Shared<T>& shared,
-                                                const Consumer& me, const Release<T>& release,
-                                                int lead, Ring<T>& ring, Sums<T>& sums) {
-  if (kCount + 1 == T::kCounts.count || chosen == kCount) {
-    multiply<T, T::kCounts.at[kCount]>(k, shared, me, release, lead, ring, sums);
-  } else if constexpr (kCount + 1 < T::kCounts.count) {
-    multiply_chosen<T, kCount + 1>(chosen, k, shared, me, release, lead, ring, sums);
-  }
 }
 
 // The tokens of a tile that this block finishes: a share of them, if the sums are split. Whole
 // chunks of the epilogue, unless there are too few of them for all.
-__device__ __forceinline__ Range own_tokens(const Problem& p, const Place& at, int tokens) {
-  const int chunks = (tokens + kChunkTokens - 1) / kChunkTokens;
+template <class T>
+__device__ __forceinline__ Range own_tokens(const Problem& p, const Place& at) {
+  constexpr int kChunks = (T::kTokens + kChunkTokens - 1) / kChunkTokens;
   const int splits = p.cluster.splits;
-  if (splits == 1) return {0, tokens};
-  const int unit = splits <= chunks ? kChunkTokens : kStepTokens;
-  const int units = splits <= chunks ? chunks : tokens / kStepTokens;
-  return {units * at.split / splits * unit, min(units * (at.split + 1) / splits * unit, tokens)};
+  if (splits == 1) return {0, T::kTokens};
+  const int unit = splits <= kChunks ? kChunkTokens : kStepTokens;
+  const int units = splits <= kChunks ? kChunks : T::kTokens / kStepTokens;
+  return {units * at.split / splits * unit,
+          min(units * (at.split + 1) / splits * unit, T::kTokens)};
 }
 
 constexpr int kMaxSplits = 8;  // a cluster of more blocks is not portable
@@ -785,18 +725,9 @@ __device__ __forceinline__ void store(const Problem& p, const Consumer& me, cons
   store_to.template operator()<false>(p.epilogue.y);
 }
 
-template <int kBlocks, int kValues>
-__device__ __forceinline__ void clear(float (&sums)[kBlocks][kValues]) {
-#pragma unroll
-  for (float(&block)[kValues] : sums) {
-#pragma unroll
-    for (float& sum : block) sum = 0;
-  }
-}
-
 template <class T>
 __device__ __forceinline__ void consume(const Problem& p, const Place& at, const Range& k,
-                                        const Shared<T>& shared, int rows, Walk walk) {
+                                        const Shared<T>& shared, int rows, Walk<T> walk) {
   const int thread = threadIdx.x % sm90::kWarpGroup;
   // The same in all lanes, which the compiler learns from the shuffle.
   const int group = __shfl_sync(kAllLanes, threadIdx.x / sm90::kWarpGroup, 0) - 1;
@@ -810,15 +741,12 @@ __device__ __forceinline__ void consume(const Problem& p, const Place& at, const
   Ring<T> ring;
   for (; walk.has_tile(); walk.advance()) {
     const int channel_tile = walk.channel_tile(p, at);
-    const int first_token = walk.first_token(p, at);
+    const int first_token = walk.token_tile(p, at) * T::kTokens;
     const Terms<T> terms = terms_of<T>(p, me, channel_tile);
     Sums<T> sums;
-    // A smaller count leaves some out. With undefined ones in add_splits() the compiler would wait
-    // for each matrix instruction.
-    if constexpr (T::kCanSplit && T::kCounts.count > 1) clear(sums);
-    multiply_chosen<T>(walk.chosen, k, shared, me, release, lead, ring, sums);
+    multiply<T>(k, shared, me, release, lead, ring, sums);
     lead = -1;
-    Range tokens = own_tokens(p, at, walk.tokens);
+    Range tokens = own_tokens<T>(p, at);
     if constexpr (T::kCanSplit) {
       if (p.cluster.splits > 1) add_splits<T>(p, at, shared, me, tokens, sums);
     }
@@ -841,7 +769,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Masks masks = masks_of(p.cluster, at);
   if (threadIdx.x == 0) {
     sm90::prefetch_map(p.weight);
-    for (int i = 0; i < p.tokens.count; ++i) sm90::prefetch_map(p.x[i]);
+    sm90::prefetch_map(p.x);
     const int readers =
         kConsumers * (sm90::kWarpGroup / kWarp) * (p.cluster.channels() + p.cluster.tokens() - 1);
     for (int stage = 0; stage < T::kStages; ++stage) {
@@ -856,11 +784,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     const Loader<T> loader(p, at, masks, shared);
     const int begun = begin(p, at, k, loader, cluster);
     const int rows = rows_after_previous(p);
-    produce<T>(p, at, k, loader, begun, shared, Walk(p, cluster, rows));
+    produce<T>(p, at, k, loader, begun, shared, Walk<T>(p, cluster, rows));
   } else {
     sm90::take_registers<kConsumerRegisters>();
     const int rows = rows_after_previous(p);
-    consume<T>(p, at, k, shared, rows, Walk(p, cluster, rows));
+    consume<T>(p, at, k, shared, rows, Walk<T>(p, cluster, rows));
   }
 #endif
 }
@@ -870,8 +798,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 struct TileKernel {
   void (*kernel)(Problem);
   size_t shared_bytes;
-  int channels, tokens;
-  TokenCounts counts;
+  int channels, tokens, token_rows;
   bool can_split, can_gate;
 };
 template <class T>
@@ -880,7 +807,7 @@ constexpr TileKernel kernel_of_tile() {
           .shared_bytes = T::kSharedBytes,
           .channels = T::kChannels,
           .tokens = T::kTokens,
-          .counts = T::kCounts,
+          .token_rows = T::kTokenRows,
           .can_split = T::kCanSplit,
           .can_gate = T::kCanGate};
 }
@@ -1046,14 +973,10 @@ const char* linear_wgmma(const LinearArgs& args, int configuration, const Launch
 
   Problem p;
   p.box_channels = std::min(kBlockChannels, tile.channels / c.cluster.tokens());
+  p.box_tokens = tile.token_rows / c.cluster.channels();
   p.weight = swizzled_tensor_map(w.data, w.type, w.rows, w.width, w.stride, p.box_channels);
-  p.tokens = tile.counts;
-  if (!args.x.length) p.tokens.count = 1;
-  for (int i = 0; i < p.tokens.count; ++i) {
-    p.box_tokens[i] = token_rows(p.tokens.at[i]) / c.cluster.channels();
-    p.x[i] = swizzled_tensor_map(args.x.data, args.x.type, args.x.rows, args.x.width, args.x.stride,
-                                 p.box_tokens[i]);
-  }
+  p.x = swizzled_tensor_map(args.x.data, args.x.type, args.x.rows, args.x.width, args.x.stride,
+                            p.box_tokens);
   p.epilogue = epilogue_of(args);
   p.divisor = divisor_of(y);
   p.rows = args.x;
@@ -1061,7 +984,6 @@ const char* linear_wgmma(const LinearArgs& args, int configuration, const Launch
   p.width = static_cast<int>(y.width);
   p.up = args.glu ? static_cast<int>(y.width) : 0;
   p.channel_groups = static_cast<unsigned>(grid_of(args, c, tile).channels);
-  p.token_groups = static_cast<unsigned>(grid_of(args, c, tile).tokens);
   p.k_blocks = static_cast<int>(divided_up(args.x.width * element, sm90::kSwizzleBytes));
 
   const int size = c.cluster.size();

@@ -218,11 +218,6 @@ FLASHRT_PRODUCTS(88,
                  FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
                      3) ", %40, %41, %42, %43",
                  "%44", "%45", "%46", FLASHRT_D32(0), FLASHRT_D8(32), FLASHRT_D4(40))
-FLASHRT_PRODUCTS(104,
-                 FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
-                     3) ", " FLASHRT_TEN(4) ", %50, %51",
-                 "%52", "%53", "%54", FLASHRT_D32(0), FLASHRT_D8(32), FLASHRT_D8(40),
-                 FLASHRT_D4(48))
 FLASHRT_PRODUCTS(128,
                  FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
                      3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", %60, %61, %62, %63",
@@ -232,11 +227,6 @@ FLASHRT_PRODUCTS(
     FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(3) ", " FLASHRT_TEN(
         4) ", " FLASHRT_TEN(5) ", %60, %61, %62, %63, %64, %65, %66, %67",
     "%68", "%69", "%70", FLASHRT_D32(0), FLASHRT_D32(32), FLASHRT_D4(64))
-FLASHRT_PRODUCTS(
-    152,
-    FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(3) ", " FLASHRT_TEN(
-        4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", %70, %71, %72, %73, %74, %75",
-    "%76", "%77", "%78", FLASHRT_D32(0), FLASHRT_D32(32), FLASHRT_D8(64), FLASHRT_D4(72))
 FLASHRT_PRODUCTS(176,
                  FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
                      3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", " FLASHRT_TEN(7) ", %80, %81, %82, %83, %84, %85, %86, %87",

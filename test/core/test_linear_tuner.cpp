@@ -5,13 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <set>
 
 #include "backends/cuda/linear_scratch.hpp"
 #include "backends/cuda/linear_tuner.hpp"
-#include "base/convert.hpp"
 #include "cuda_fixture.hpp"
 #include "temporary_folder.hpp"
 
@@ -185,53 +183,6 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
   if (!device_.is_specialised || device_.compute_capability() != 90) return;
   EXPECT_EQ(seen.size(),
             linear_skinny_configurations().size() + linear_wgmma_configurations().size());
-}
-
-// The tiles of a kernel follow the rows that are valid; what they give does not.
-TEST_F(LinearTunerTest, ValidRowsAreTheSameHoweverManyThereAre) {
-  constexpr int kRows = 712;
-  const LinearArgs wide = with_length(linear(kRows, 1024, 1024, DType::kE4M3, DType::kBF16, 1024));
-  LinearArgs gated = wide;
-  gated.y.data = nullptr;
-  gated.glu = GluArgs{.gate_up = gated.y, .y = matrix(kRows, 512, DType::kBF16)};
-  for (const LinearArgs& call :
-       {wide, gated, with_length(linear(kRows, 512, 17000, DType::kE4M3, DType::kBF16, 17000)),
-        with_length(linear(kRows, 512, 256, DType::kBF16, DType::kBF16))}) {
-    const LinearScratch scratch(call, device_, *stream_);
-    const LinearArgs args = scratch.args(0);
-    const auto run = [&](const LinearChoice& choice, int valid) {
-      const int32_t length = valid - args.x.base;
-      check(cudaMemcpyAsync(const_cast<int32_t*>(args.x.length), &length, sizeof(length),
-                            cudaMemcpyHostToDevice, stream_->get()),
-            "the number of valid rows");
-      scratch.reset();
-      run_linear(args, choice, *library_, nullptr, {.stream = stream_->get(), .device = &device_});
-      return scratch.results().front();
-    };
-    for (const LinearChoice& choice : linear_choices(args, *library_, device_)) {
-      if (choice.family != Family::kWgmma) continue;
-      const std::vector<std::byte> whole = run(choice, kRows);
-      const size_t width = args.glu ? args.glu->y.width : args.y.width;
-      for (const int valid : {1, 64, 65, 137, 300, 522, 587, 711}) {
-        SCOPED_TRACE(text(describe(choice), ", ", valid, " rows to [", args.y.width, "]",
-                          args.glu ? " gated" : ""));
-        const std::vector<std::byte> part = run(choice, valid);
-        int different = 0, written = 0;
-        for (size_t i = 0; i < part.size() / sizeof(uint16_t); ++i) {
-          if (scratch.compared_row(i / width) < valid) {
-            // Where D is split, the parts may be added in another order.
-            const float want = float_of(DType::kBF16, whole.data(), i);
-            const float got = float_of(DType::kBF16, part.data(), i);
-            different += !(std::abs(got - want) <= 0x1p-7f * std::abs(want) + 1e-4f);
-          } else {
-            written += part[i * sizeof(uint16_t)] != std::byte{0xff};
-          }
-        }
-        EXPECT_EQ(different, 0);
-        EXPECT_EQ(written, 0);
-      }
-    }
-  }
 }
 
 // Products of e4m3 are added up as asked for by whatever kernel computes them.

@@ -31,8 +31,6 @@ class LinearScratch {
   double error() const;
   // The bytes of the sampled results.
   std::vector<std::vector<std::byte>> results() const;
-  // The row of the call that is row i of a sampled result.
-  int64_t compared_row(int64_t i) const { return (args_.x.rows - 1) % row_step_ + i * row_step_; }
 
   static constexpr int kMaxCopies = 128;
 
