@@ -64,9 +64,7 @@ class ProgramProcess:
                 except subprocess.TimeoutExpired:
                     continue
         if exception[0] is None and self._process.returncode:
-            raise Error(
-                f'the node {self.name} ended with code {self._process.returncode}; {self.last_lines()}'
-            )
+            raise self._ended()
 
     @property
     def pid(self) -> int:
@@ -74,9 +72,7 @@ class ProgramProcess:
 
     def check_alive(self) -> None:
         if self._process.poll() is not None:
-            raise Error(
-                f'the node {self.name} ended with code {self._process.returncode}; {self.last_lines()}'
-            )
+            raise self._ended()
 
     def wait_for(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
