@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flashrt_core.errors import Error
+from flashrt_core.result_file import make_folder
 from flashrt_ros.live_tabletop import Ended, LiveTabletop, Speed, tabletop_parameters
 from flashrt_ros.local_ros import set_up_transport, spinning_node
 from flashrt_ros.parameters import Parameters
@@ -81,6 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
         wanted = Wanted(options.scene, (options.first, options.then), options.pace)
         for task in wanted.tasks:
             read_task(task)
+        make_folder(options.out)
         attempt = run_demo(wanted, options.out, console)
         faults, code = list(faults_of(attempt)), TOO_SLOW if attempt.disturbances else FAILED
     except Error as error:

@@ -25,9 +25,13 @@ class ParameterFaults(Error):
     """A configuration that cannot be used; the text lists every fault of it."""
 
     def __init__(self, source: str, faults: Iterable[str]) -> None:
-        self.faults = tuple(faults)
+        self._source, self.faults = source, tuple(faults)
         lines = '\n'.join(f'  - {fault}' for fault in self.faults)
         super().__init__(f'{source}: {len(self.faults)} fault(s)\n{lines}')
+
+    def __reduce__(self) -> tuple:
+        """From one process to another; an exception alone would give its text to __init__."""
+        return type(self), (self._source, self.faults)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from flashrt_core.errors import Error
 from flashrt_ros.load import load_policy, prepare
+from flashrt_ros.parameter_table import ParameterFaults
 from flashrt_ros.parameters import Parameters, read_parameters
 from flashrt_ros.tabletop.closed_loop import ClosedLoop, Pace, Watch
 from flashrt_ros.tabletop.controls import (
@@ -50,7 +51,10 @@ def parameters_for(condition: Condition, values: Values, calibrations: Calibrati
     if condition.steps:
         changed['model.denoise_steps'] = condition.steps
     changed['chunk.mode'] = condition.mode if condition.mode in PLAYED else 'skip'
-    return read_parameters(changed, NODE_NAME)[0]
+    parameters, unknown = read_parameters(changed, NODE_NAME)
+    if unknown:  # a node goes on without it; here it would be a result for something that was not changed
+        raise ParameterFaults(f'parameters of {NODE_NAME}', unknown)
+    return parameters
 
 
 class EpisodePlayer:

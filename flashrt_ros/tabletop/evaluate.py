@@ -136,6 +136,8 @@ def _numbers(option: str, text: str, kind: Callable[[str], Item]) -> list[Item]:
         raise Error(f"evaluate: --{option} is '{text}', needed numbers with commas between them") from None
     if any(not 0 <= number < INT_MAX for number in numbers):
         raise Error(f"evaluate: --{option} is '{text}', needed numbers from 0 on")
+    if len(set(numbers)) < len(numbers):  # an episode that is counted twice makes intervals too narrow
+        raise Error(f"evaluate: --{option} is '{text}', needed each number once")
     return numbers
 
 

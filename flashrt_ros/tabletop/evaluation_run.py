@@ -16,7 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from flashrt_core.cli.options import table_console
 from flashrt_core.errors import Error
-from flashrt_ros.tabletop.episode import DEFAULT_RECIPE, Calibrations, EpisodePlayer
+from flashrt_core.result_file import make_folder
+from flashrt_ros.tabletop.closed_loop import Pace
+from flashrt_ros.tabletop.connections import connect
+from flashrt_ros.tabletop.episode import DEFAULT_RECIPE, Calibrations, EpisodePlayer, parameters_for
 from flashrt_ros.tabletop.evaluation import Assignment, Condition, Episode
 from flashrt_ros.tabletop.evaluation_picture import write_picture
 from flashrt_ros.tabletop.evaluation_pool import play_all
@@ -61,7 +64,7 @@ class Plan:
 
 def evaluate(plan: Plan) -> tuple[list[Summary], bool]:
     """Plays, prints and writes; False where Ctrl-C ended it early, after which there is what was done."""
-    _make_folder(plan.output)
+    make_folder(plan.output)
     run = _Evaluation(plan)
     return run.evaluate()
 
@@ -94,6 +97,7 @@ class _Evaluation:
     def _prepare(self) -> None:
         """Refuses what cannot be played, and makes the scales that recipes need."""
         plan = self._plan
+        _check_parameters(plan)
         with EpisodePlayer(plan.values, {}) as player, self._bar() as bar:
             policy, self._renderer = player.policy(IN_FLOAT), player.renderer
             left_out = ('recipe', 'calibration', 'prompt')
@@ -191,16 +195,17 @@ class _Evaluation:
         return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
+def _check_parameters(plan: Plan) -> None:
+    """Before policies are loaded: what neither the tabletop nor its time allows."""
+    for condition in plan.conditions:
+        # Recipes are checked with their scales.
+        parameters = parameters_for(replace(condition, recipe=IN_FLOAT.recipe), plan.values, {})
+        connect(parameters)
+        Pace.of(parameters, condition.mode, condition.delay_s)
+
+
 def _check_names(recipes: Iterable[str]) -> None:
     """Tables and files call a recipe by the name of its file."""
     names = Counter(Path(recipe).stem for recipe in recipes)
     if doubled := [name for name, count in names.items() if count > 1]:
         raise Error(f"evaluate: two recipes are called '{doubled[0]}'; give one of the files another name")
-
-
-def _make_folder(output: Path) -> None:
-    """Before the work."""
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise Error(f'evaluate: {output} is no folder, and cannot be made one: {fault}') from fault

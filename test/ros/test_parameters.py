@@ -2,6 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """The table of parameters: all faults at once, YAML's traps, files without ROS (R-30 to R-33)."""
 
+import pickle
 import re
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
@@ -98,6 +99,14 @@ def test_file_for_another_node_lists_what_is_missing_and_where_it_was_looked_for
 
 def test_file_of_a_namespace_applies_there():
     assert case('wrong_namespace.yaml', '/robot_b/policy').prompt == 'pick up the red block'
+
+
+def test_faults_come_from_one_process_to_another_as_they_are():
+    """As a pool of processes hands on what its workers raise."""
+    raised = ParameterFaults('parameters of /policy', ['one', 'two'])
+    received = pickle.loads(pickle.dumps(raised))
+    assert type(received) is ParameterFaults
+    assert (str(received), received.faults) == (str(raised), ('one', 'two'))
 
 
 def test_misspelled_key_is_named_with_the_nearest():

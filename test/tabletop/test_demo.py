@@ -75,6 +75,13 @@ def test_what_it_cannot_do_is_said_before_anything_starts(
     assert not (tmp_path / 'out').exists()
 
 
+def test_a_folder_that_cannot_be_written_is_said_before_anything_starts(tmp_path: Path):
+    done = run(tmp_path, '--out', '/proc')  # not even by root
+    assert done.returncode == 1
+    assert 'FAILED: /proc is no folder to write to' in ' '.join(done.stderr.split())
+    assert 'Traceback' not in done.stderr
+
+
 @pytest.mark.parametrize(
     ('wanted', 'speed', 'pace'),
     [

@@ -48,6 +48,14 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp
         (['--set', 'seed'], "--set 'seed', needed NAME=VALUE"),
         (['--set', 'seed=['], 'is no YAML'),
         (['--set', 'control_rate_hz=fast'], 'control_rate_hz'),
+        (['--set', 'chunk.mod=rtc'], 'chunk.mod is not a parameter of this node (nearest: chunk.mode)'),
+        (
+            ['--set', 'cameras.base_0_rgb.topic=top'],
+            'cameras.base_0_rgb.topic is top, the tabletop has front',
+        ),
+        (['--delay-ms', '40,40.0'], "--delay-ms is '40,40.0', needed each number once"),
+        (['--delay-ms', '33'], 'the delay is 0.033 s; the simulation needs multiples of 0.01 s'),
+        (['--steps', '100000'], 'model.denoise_steps is 100000'),
         (['--recipe', 'no_such.json'], 'no_such.json'),
         (['--recipe', 'a/fp8.json,b/fp8.json'], "two recipes are called 'fp8'"),
         (['--set', 'model.checkpoint=nowhere'], 'nowhere'),
@@ -64,6 +72,12 @@ def test_an_output_that_is_no_folder_is_refused(evaluate: Command, tmp_path: Pat
     (tmp_path / 'file').write_text('')
     code, _, err = evaluate(output=tmp_path / 'file' / 'evaluate')
     assert (code, 'is no folder' in err) == (2, True)
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(evaluate: Command):
+    """Also for root, who may write wherever there are files."""
+    code, _, err = evaluate(output=Path('/proc'))
+    assert (code, '/proc is no folder to write to' in err) == (2, True)
 
 
 def test_workers_change_no_result(evaluate: Command, tmp_path: Path):

@@ -29,6 +29,16 @@ def check_output(path: Path) -> None:
         raise Error(f'folder {path.resolve().parent} of {path.name} does not exist')
 
 
+def make_folder(folder: Path) -> None:
+    """Before the work; refuses one that nothing can be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as fault:
+        raise Error(f'{folder} is no folder to write to: {fault}') from fault
+
+
 def read_result(path: Path, versions: dict[str, int]) -> Fields:
     """versions: of the formats that are accepted."""
     content = read_object(path)
