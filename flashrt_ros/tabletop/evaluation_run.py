@@ -37,10 +37,10 @@ from flashrt_ros.tabletop.scales import (
     Seen,
     calibrate,
     look_around,
-    looked_at,
     needs_scales,
     write_samples,
 )
+from flashrt_ros.tabletop.seeds import scenes_for_scales
 
 SAVED_EVERY_S = 30.0
 
@@ -130,7 +130,7 @@ class _Evaluation:
         if unscaled:
             self._say(
                 f'scales of {", ".join(unscaled)}: {len(seen)} observations of {plan.calibrate_on} other '
-                f'episodes, scenes from {looked_at(plan.calibrate_on).start} on'
+                f'episodes, scenes from {scenes_for_scales(plan.calibrate_on).start} on'
             )
 
     # Episodes

@@ -29,14 +29,13 @@ from flashrt_core.types import Observation
 from flashrt_ros.load import policy_settings
 from flashrt_ros.tabletop.episode import EpisodePlayer, Values, parameters_for
 from flashrt_ros.tabletop.evaluation import Assignment, Condition
-from flashrt_ros.tabletop.seeds import training_scenes
+from flashrt_ros.tabletop.seeds import scenes_for_scales
 from flashrt_ros.tabletop.tasks import TASKS
 from flashrt_ros.tabletop.variation import TRAINING
 
 if TYPE_CHECKING:
     from flashrt_core.policy import FlashPolicy
 
-DATASET = 1000  # the last one, of which no demonstrations are made
 EVERY = 8  # of the observations of an episode, so that they differ
 IN_FLOAT = Condition('f32', '', 0, 'skip', 0.0, 'none')
 
@@ -50,14 +49,9 @@ class Seen:
     observation: Observation
 
 
-def looked_at(episodes: int) -> range:
-    """Scenes."""
-    return training_scenes(DATASET, episodes)
-
-
 def look_around(player: EpisodePlayer, episodes: int) -> Iterator[list[Seen]]:
     """Per episode what was seen in it; every sentence comes in turn, and nobody is judged."""
-    for count, scene in enumerate(looked_at(episodes)):
+    for count, scene in enumerate(scenes_for_scales(episodes)):
         seen: list[Seen] = []
         task = TASKS[count * 7 % len(TASKS)]  # 7 shares no divisor with their number: all kinds come early
 

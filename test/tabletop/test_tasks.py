@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from flashrt_core.errors import Error
 from flashrt_ros.tabletop.proportion import Proportion
-from flashrt_ros.tabletop.seeds import MILLION, evaluation_scenes, generator, training_scenes
+from flashrt_ros.tabletop.seeds import (
+    MILLION,
+    evaluation_scenes,
+    generator,
+    scenes_for_scales,
+    training_scenes,
+)
 from flashrt_ros.tabletop.tasks import PROMPTS, TASKS, WORDINGS, Task, read_task
 
 
@@ -41,16 +47,17 @@ def test_a_task_that_cannot_be(words: tuple[str, ...], why: str):
         Task(*words)
 
 
-@given(st.integers(1, 1000), st.integers(1, MILLION), st.integers(1, 1000), st.integers(0, MILLION))
+@given(st.integers(1, 999), st.integers(1, MILLION), st.integers(1, 999), st.integers(0, MILLION))
 def test_no_scene_is_in_two_sets(dataset: int, episodes: int, other: int, evaluated: int):
     training = training_scenes(dataset, episodes)
     assert evaluation_scenes(evaluated).stop <= training.start
+    assert training.stop <= scenes_for_scales(episodes).start
     others = training_scenes(other, episodes)
     assert dataset == other or training.start >= others.stop or others.start >= training.stop
 
 
 def test_scenes_that_would_be_of_the_other_kind_are_refused():
-    for dataset, episodes in ((0, 1), (-1, 1), (1001, 1), (1, 0), (1, MILLION + 1)):
+    for dataset, episodes in ((0, 1), (-1, 1), (1000, 1), (1, 0), (1, MILLION + 1)):
         with pytest.raises(Error):
             training_scenes(dataset, episodes)
     for count, first in ((2, MILLION - 1), (1, -1), (-1, 5), (1, MILLION)):
