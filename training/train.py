@@ -192,6 +192,10 @@ Licence: Apache-2.0, as the project.
 
 {sentences}
 
+## Results
+
+Not evaluated yet: `flashrt evaluate` does it, and the numbers belong here.
+
 ## How it was made
 
 ```json
