@@ -112,7 +112,7 @@ def test_a_busy_machine_is_told_from_a_policy_that_fails():
     assert 'between two chunks 0.72 s passed' in gap
     assert '2 times the robot waited in vain' in silence
     _, fault = faults_of(Attempt('real_time', [MISSED], [gap]))
-    assert fault == f'the machine is to blame, not the policy: {gap}'
+    assert fault == f'the machine may be to blame, not the policy: {gap}'
     assert list(faults_of(Attempt('real_time', [DONE, DONE], [gap]))) == []  # done is done
 
 
@@ -125,7 +125,7 @@ def test_the_exit_code_tells_a_slow_machine_from_a_failure(
     assert main([]) == code
     said = ' '.join(capsys.readouterr().err.split())
     assert f'FAILED: “{THEN}”: not done' in said
-    assert ('the machine is to blame' in said) == bool(what_happened)
+    assert ('the machine may be to blame' in said) == bool(what_happened)
 
 
 def film(*states: str) -> list[Take]:

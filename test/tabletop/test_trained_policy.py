@@ -49,6 +49,11 @@ def told(episode: Episode) -> str:
     return f'scene {episode.assignment.scene}, {episode.assignment.prompt}: {episode.why}'
 
 
+def test_the_checkpoint_is_small():
+    folder = PARAMETERS.parents[1] / 'checkpoints' / 'pi05_tabletop'
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 12e6
+
+
 @pytest.mark.parametrize('condition', [FLOAT, FP8], ids=['f32', 'fp8'])
 def test_nine_cubes_are_lifted(player: EpisodePlayer, condition: Condition):
     episodes = [player.play(condition, assignment) for assignment in NINE]
