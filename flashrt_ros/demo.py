@@ -172,7 +172,8 @@ def faults_of(attempt: Attempt) -> Iterator[str]:
     for one in attempt.ended:
         if not one.is_success:
             yield _sentence(one)
-            yield from (f'the machine may be to blame, not the policy: {text}' for text in attempt.disturbances)
+            perhaps = 'the machine may be to blame, not the policy'
+            yield from (f'{perhaps}: {text}' for text in attempt.disturbances)
 
 
 def _sentence(one: Ended) -> str:
