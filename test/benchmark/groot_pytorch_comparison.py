@@ -2,7 +2,7 @@
 # Copyright 2026 The flashrt_ros authors
 """Times GR00T N1.6 in PyTorch (BF16, torch.compile, one CUDA graph): what `flashrt bench` is compared with.
 
-    python flashrt_core/bench/bench_groot_torch.py [--horizon 16 50] [--runs 1000] [--json FILE]
+    python test/benchmark/groot_pytorch_comparison.py [--horizon 16 50] [--runs 1000] [--json FILE]
 
 "replay" is the device's clock around the graph, "whole call" the host's, from pictures in its memory to
 actions in its memory. groot_torch.py says what is computed before. Prints a line of JSON per horizon.
