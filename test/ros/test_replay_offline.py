@@ -319,7 +319,8 @@ def test_faults_are_one_sentence_and_exit_code_2(command, params, tmp_path, argu
 
 def test_live_replay_without_ros_says_what_to_install(command, params, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, 'flashrt_ros.replay_live', raising=False)
-    monkeypatch.setitem(sys.modules, 'rclpy', None)  # as if it were not installed
+    for module in {'rclpy', *(name for name in sys.modules if name.startswith('rclpy.'))}:
+        monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
     result = command(BAGS / 'plain_db3', '--params', params, '--out', tmp_path)
     assert result.exit_code == 2
     assert 'ros-<distro>-rclpy' in result.output
