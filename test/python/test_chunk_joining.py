@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from flashrt_core.action_queue import ActionQueue
 from flashrt_core.chunk_joining import (
+    ROUNDING,
     ActionInterpolator,
     TemporalEnsemble,
     TimedRows,
@@ -73,11 +74,11 @@ def test_cross_fade_is_no_longer_than_the_old_chunk():
 
 @given(st.integers(0, 12), st.floats(0, 9), st.floats(0, 9))
 def test_cross_fade_carries_the_difference_in_equal_parts(blend_rows: int, now: float, seen: float):
-    """The largest step of the mixture is the jump over the number of steps."""
+    """The largest step of the mixture is the jump over the number of steps; times within ROUNDING are one."""
     old, new = TimedRows(np.zeros((20, 1)), 0.0), TimedRows(np.ones((20, 1)), min(seen, now))
     mixed = cross_fade(old, new, now, blend_rows)
     path = mixed.at(now + np.arange(0, 15))[:, 0]
-    assert np.diff(path).max() <= 1 / min(blend_rows + 1, 20 - now) + 1e-9
+    assert np.diff(path).max() <= 1 / min(blend_rows + 1, 20 - now) + ROUNDING
     assert (np.diff(path) >= -1e-12).all()
 
 
