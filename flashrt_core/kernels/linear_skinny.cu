@@ -6,7 +6,6 @@
 // Layout    x [T <= 64, D] and the weight [width, D] row-major, as they are. Neither is packed or
 //           passes shared memory: k may be added up in any order on which both operands agree, so
 //           the 16 neighbouring bytes that a lane loads of a row feed several matrix instructions.
-//           Staged: x passes shared memory, which several warps read, each for other channels.
 // Work      a block owns 8 to 64 channels; its warps, and in a cluster its blocks, split k. All
 //           weights that fit in registers are on their way before the kernel waits for the one
 //           ahead. The sums of the warps meet in shared memory, those of a cluster's blocks in the
@@ -22,7 +21,6 @@
 #include <type_traits>
 
 #include "kernels/cluster.cuh"
-#include "kernels/copy_async.cuh"
 #include "kernels/linear_epilogue.cuh"
 
 namespace flashrt::cuda {
@@ -124,40 +122,23 @@ __device__ __forceinline__ void load_words(const std::byte* p, bool is_inside,
 
 // ---- shared memory
 
-template <int kTiles, int kChannels, int kParts>  // kParts of k, each summed by a warp
+template <int kTiles, int kChannels>
 struct Shared {
   // The sums of a warp, [16 * tiles, channels]. Padded: the eight rows that one store of a fragment
   // touches lie eight banks apart.
   static constexpr int kStride = kChannels == 8 ? 8 : kChannels + 8;
   static constexpr int kWarpFloats = kTileRows * kTiles * kStride;
-  static constexpr size_t kPartials = sizeof(float) * kParts * kWarpFloats;
+  static constexpr size_t kPartials = sizeof(float) * kWarps * kWarpFloats;
   static constexpr size_t kTerms = sizeof(ChannelTerms<1>) * kChannels;
   // What the blocks of the cluster send to this one.
   static constexpr size_t kReceived = sizeof(float) * kTileRows * kTiles * kChannels;
 
-  static constexpr __host__ __device__ size_t bytes(int cluster) {
+  static constexpr size_t bytes(int cluster) {
     return kPartials + kTerms + (cluster > 1 ? kReceived : 0);
   }
 };
 
 // ---- the kernel
-
-// How the warps of a block share its work: each takes all its channels and a part of k. Where x
-// passes shared memory a wide block has two warps for a part, one for each half of its channels.
-template <class X, class W, int kGroups, bool kIsStaged>
-struct Division {
-  static constexpr int kChannelWarps = kIsStaged && kGroups == 8 ? 2 : 1;
-  static constexpr int kParts = kWarps / kChannelWarps;
-  static constexpr int kWarpGroups = kGroups / kChannelWarps;
-
-  // Rows of x in shared memory. Eight lanes read 16 bytes each of two rows, from all banks.
-  static constexpr int kChunkBytes = 4 * Chunk<X, W>::kXWords * static_cast<int>(sizeof(uint32_t));
-  static constexpr int kPadding = kChunkBytes == 64 ? 64 : 16;
-  static_assert(!kIsStaged || kChunkBytes == 64 || kChunkBytes == 128);
-  static __host__ __device__ int pitch(int chunks) {
-    return kParts * chunks * kChunkBytes + kPadding;
-  }
-};
 
 // What a thread holds at once. Blocks of few channels share a multiprocessor with others and with
 // the next kernel, which loads its weights there; the registers are divided accordingly.
@@ -179,19 +160,8 @@ struct Registers {
   static constexpr int kBlocks = kIsWide ? 1 : kHeld <= 52 ? 3 : 2;  // per multiprocessor
 };
 
-// The groups of copies that are behind the one of this chunk may be under way.
-template <int kDepth>
-__device__ __forceinline__ void wait_for_chunk(int chunk) {
-  static_assert(kDepth <= 4);
-  if (chunk + 4 == kDepth) wait_copy_groups<3>();
-  if (chunk + 3 == kDepth) wait_copy_groups<2>();
-  if (chunk + 2 == kDepth) wait_copy_groups<1>();
-  if (chunk + 1 == kDepth) wait_copy_groups<0>();
-  __syncthreads();  // those of all threads
-}
-
 // kDepth: chunks of weights on their way at a time.
-template <class X, class W, int kTiles, int kGroups, int kDepth, bool kIsStaged,
+template <class X, class W, int kTiles, int kGroups, int kDepth,
           LinearEpilogue::Following kFollowing>
 __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDepth>::kBlocks)
     linear_skinny_kernel(const __grid_constant__ SkinnyArgs args) {
@@ -202,11 +172,9 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   constexpr int kRowThreads = kChannels / 4;  // each finishes two columns of either half
   constexpr int kRowStep = kThreads / kRowThreads;
   constexpr bool kIsBF16 = std::is_same_v<X, bf16>;
-  using D = Division<X, W, kGroups, kIsStaged>;
-  constexpr int kParts = D::kParts, kWarpGroups = D::kWarpGroups;
   using Held = Registers<X, W, kTiles, kGroups, kDepth>;
   constexpr int kXDepth = Held::kXDepth, kChains = Held::kChains;
-  using Memory = Shared<kTiles, kChannels, kParts>;
+  using Memory = Shared<kTiles, kChannels>;
   extern __shared__ float4 shared[];
   float* partials = reinterpret_cast<float*>(shared);
   float4* received = shared + (Memory::kPartials + Memory::kTerms) / sizeof(float4);
@@ -216,34 +184,30 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int lane_row = lane / 4, lane_part = lane % 4;
   const int cluster_size = 1 << args.cluster_shift;
-  const int part = warp / D::kChannelWarps, channel_warp = warp % D::kChannelWarps;
   const int rank = blockIdx.x;                 // in the cluster
   const int span_column = blockIdx.y * kHalf;  // the block's first column in its span
   const int span = blockIdx.z;
   const int64_t first_column = static_cast<int64_t>(span) * args.span + span_column;
-  const int64_t first_chunk = static_cast<int64_t>(rank * kParts + part) * args.chunks;
+  const int64_t first_chunk = static_cast<int64_t>(rank * kWarps + warp) * args.chunks;
 
   // ---- weights and constants
-  const int64_t group_stride = kGroupChannels * args.weight_stride;
-  const int64_t to_upper_half = (args.span / 2 - kHalf) * args.weight_stride;
   const std::byte* weight = static_cast<const std::byte*>(args.weight) +
                             (first_column + lane_row) * args.weight_stride +
-                            (4 * first_chunk + lane_part) * sizeof(uint4) +
-                            channel_warp * (kWarpGroups * group_stride + to_upper_half);
-  uint32_t w[kDepth][kWarpGroups][4];
-  const auto load_weights = [&](int chunk, uint32_t(&to)[kWarpGroups][4]) {
+                            (4 * first_chunk + lane_part) * sizeof(uint4);
+  const int64_t group_stride = kGroupChannels * args.weight_stride;
+  const int64_t to_upper_half = (args.span / 2 - kHalf) * args.weight_stride;
+  uint32_t w[kDepth][kGroups][4];
+  const auto load_weights = [&](int chunk, uint32_t(&to)[kGroups][4]) {
 #pragma unroll
-    for (int j = 0; j < kWarpGroups; ++j) {
-      const bool is_upper = D::kChannelWarps == 1 && kGroups > 1 && j >= kGroups / 2;
+    for (int j = 0; j < kGroups; ++j) {
+      const bool is_upper = kGroups > 1 && j >= kGroups / 2;
       load_once(weight + j * group_stride + (is_upper ? to_upper_half : 0) +
                     chunk * 4 * static_cast<int64_t>(sizeof(uint4)),
                 to[j]);
     }
   };
 #pragma unroll
-  for (int c = 0; c < kDepth; ++c) {
-    if (!kIsStaged || c < args.chunks) load_weights(c, w[c]);
-  }
+  for (int c = 0; c < kDepth; ++c) load_weights(c, w[c]);
   ChannelTerms<1> own_terms;
   if (threadIdx.x < kChannels) {
     const int upper = threadIdx.x < kHalf ? 0 : args.span / 2 - kHalf;
@@ -266,23 +230,6 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
                        lane_row * args.x.stride * sizeof(X) +
                        (4 * first_chunk + lane_part) * C::kXWords * sizeof(uint32_t);
   const int64_t rows_stride = kTileRows / 2 * args.x.stride * sizeof(X);
-  std::byte* const staged = reinterpret_cast<std::byte*>(shared) + Memory::bytes(cluster_size);
-  const int pitch = D::pitch(args.chunks);
-  // The chunks of this number of all parts of k.
-  const auto stage_x = [&](int chunk) {
-    constexpr int kPieces = D::kChunkBytes / static_cast<int>(sizeof(uint4));
-    constexpr int kRowPieces = kParts * kPieces;
-    const std::byte* from =
-        static_cast<const std::byte*>(args.x.data) +
-        (4 * static_cast<int64_t>(rank) * kParts * args.chunks) * C::kXWords * sizeof(uint32_t);
-    const int rows = static_cast<int>(args.x.rows);
-    for (int i = threadIdx.x; i < rows * kRowPieces; i += kThreads) {
-      const int row = i / kRowPieces, piece = i % kRowPieces;
-      const int at = (piece / kPieces * args.chunks + chunk) * D::kChunkBytes +
-                     piece % kPieces * static_cast<int>(sizeof(uint4));
-      copy_async(staged + row * pitch + at, from + row * args.x.stride * sizeof(X) + at, true);
-    }
-  };
   uint32_t xs[kXDepth][kTiles][2][C::kXWords];
   const auto load_x = [&](int chunk, uint32_t(&to)[kTiles][2][C::kXWords]) {
 #pragma unroll
@@ -292,19 +239,8 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
           lane_row + i * kTileRows / 2 < args.x.rows, to[i / 2][i % 2]);
     }
   };
-  if constexpr (kIsStaged) {
 #pragma unroll
-    for (int c = 0; c < kDepth; ++c) {
-      if (c < args.chunks) stage_x(c);
-      if (c + 1 == kDepth) {
-        for (int later = kDepth; later < args.chunks; ++later) stage_x(later);
-      }
-      end_copy_group();
-    }
-  } else {
-#pragma unroll
-    for (int c = 0; c < kXDepth; ++c) load_x(c, xs[c]);
-  }
+  for (int c = 0; c < kXDepth; ++c) load_x(c, xs[c]);
   const int valid = static_cast<int>(valid_rows(args.x));
   const int pair = threadIdx.x % kRowThreads;
   const int own_row = threadIdx.x / kRowThreads * cluster_size + rank;
@@ -323,65 +259,27 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   if (threadIdx.x < kChannels) terms[threadIdx.x] = own_terms;
 
   // ---- products
-  float chains[kChains][kTiles][kWarpGroups][4] = {};
-  // A part of a chunk that one load from shared memory brings of a row.
-  constexpr int kLoads = C::kXWords / 4, kLoadSteps = C::kSteps / kLoads;
-  const std::byte* staged_x = staged + lane_row * pitch + part * args.chunks * D::kChunkBytes +
-                              lane_part * C::kXWords * static_cast<int>(sizeof(uint32_t));
-  const auto multiply_staged = [&](int chunk, const uint32_t(&weights)[kWarpGroups][4]) {
-#pragma unroll
-    for (int load = 0; load < kLoads; ++load) {
-      uint32_t x_words[kTiles][2][4];
-#pragma unroll
-      for (int i = 0; i < 2 * kTiles; ++i) {
-        load_words(staged_x + i * kTileRows / 2 * pitch + chunk * D::kChunkBytes +
-                       load * static_cast<int>(sizeof(uint4)),
-                   i / 2 * kTileRows < args.x.rows, x_words[i / 2][i % 2]);
-      }
-#pragma unroll
-      for (int step = 0; step < kLoadSteps; ++step) {
-        uint32_t b[kWarpGroups][2];
-#pragma unroll
-        for (int j = 0; j < kWarpGroups; ++j)
-          fragment<W, kIsBF16>(weights[j], load * kLoadSteps + step, b[j][0], b[j][1]);
-#pragma unroll
-        for (int m = 0; m < kTiles; ++m) {
-          if (m * kTileRows >= args.x.rows) break;
-          uint32_t a[4];
-          fragment<X, kIsBF16>(x_words[m][0], step, a[0], a[2]);
-          fragment<X, kIsBF16>(x_words[m][1], step, a[1], a[3]);
-#pragma unroll
-          for (int j = 0; j < kWarpGroups; ++j) multiply_add<kIsBF16>(chains[0][m][j], a, b[j]);
-        }
-      }
-    }
-  };
+  float chains[kChains][kTiles][kGroups][4] = {};
   for (int first = 0; first < args.chunks; first += kDepth) {
 #pragma unroll
     for (int c = 0; c < kDepth; ++c) {
-      if constexpr (kIsStaged) {
-        if (first + c >= args.chunks) break;
-        if (first == 0) wait_for_chunk<kDepth>(c);
-        multiply_staged(first + c, w[c]);
-      } else {
 #pragma unroll
-        for (int step = 0; step < C::kSteps; ++step) {
-          uint32_t b[kGroups][2];
+      for (int step = 0; step < C::kSteps; ++step) {
+        uint32_t b[kGroups][2];
 #pragma unroll
-          for (int j = 0; j < kGroups; ++j) fragment<W, kIsBF16>(w[c][j], step, b[j][0], b[j][1]);
+        for (int j = 0; j < kGroups; ++j) fragment<W, kIsBF16>(w[c][j], step, b[j][0], b[j][1]);
 #pragma unroll
-          for (int m = 0; m < kTiles; ++m) {
-            if (kTiles > 1 && m * kTileRows >= args.x.rows) break;
-            uint32_t a[4];
-            fragment<X, kIsBF16>(xs[c % kXDepth][m][0], step, a[0], a[2]);
-            fragment<X, kIsBF16>(xs[c % kXDepth][m][1], step, a[1], a[3]);
-            auto& turn = chains[(c * C::kSteps + step) % kChains];
+        for (int m = 0; m < kTiles; ++m) {
+          if (kTiles > 1 && m * kTileRows >= args.x.rows) break;
+          uint32_t a[4];
+          fragment<X, kIsBF16>(xs[c % kXDepth][m][0], step, a[0], a[2]);
+          fragment<X, kIsBF16>(xs[c % kXDepth][m][1], step, a[1], a[3]);
+          auto& turn = chains[(c * C::kSteps + step) % kChains];
 #pragma unroll
-            for (int j = 0; j < kGroups; ++j) multiply_add<kIsBF16>(turn[m][j], a, b[j]);
-          }
+          for (int j = 0; j < kGroups; ++j) multiply_add<kIsBF16>(turn[m][j], a, b[j]);
         }
-        if (first + c + kXDepth < args.chunks) load_x(first + c + kXDepth, xs[c % kXDepth]);
       }
+      if (first + c + kXDepth < args.chunks) load_x(first + c + kXDepth, xs[c % kXDepth]);
       if (first + c + kDepth < args.chunks) load_weights(first + c + kDepth, w[c]);
     }
   }
@@ -393,7 +291,7 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
-      for (int j = 0; j < kWarpGroups; ++j) {
+      for (int j = 0; j < kGroups; ++j) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) sums[m][j][i] += chains[chain][m][j][i];
       }
@@ -402,10 +300,9 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
 #pragma unroll
   for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
-    for (int j = 0; j < kWarpGroups; ++j) {
-      float* to = partials + part * Memory::kWarpFloats +
-                  (m * kTileRows + lane_row) * Memory::kStride +
-                  (channel_warp * kWarpGroups + j) * kGroupChannels + lane_part * 2;
+    for (int j = 0; j < kGroups; ++j) {
+      float* to = partials + warp * Memory::kWarpFloats +
+                  (m * kTileRows + lane_row) * Memory::kStride + j * kGroupChannels + lane_part * 2;
       *reinterpret_cast<float2*>(to) = {sums[m][j][0], sums[m][j][1]};
       *reinterpret_cast<float2*>(to + kTileRows / 2 * Memory::kStride) = {sums[m][j][2],
                                                                           sums[m][j][3]};
@@ -415,7 +312,7 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   const auto sum_of_warps = [&](int row) {
     float4 total{};
 #pragma unroll
-    for (int i = 0; i < kParts; ++i) {
+    for (int i = 0; i < kWarps; ++i) {
       const float* from = partials + i * Memory::kWarpFloats + row * Memory::kStride + 2 * pair;
       const float2 low = *reinterpret_cast<const float2*>(from);
       const float2 high = *reinterpret_cast<const float2*>(from + kHalf);
@@ -567,11 +464,9 @@ struct Configuration {
   const char* name;
   int channels = 0, depth = 0, cluster = 1;
   int team = 0;  // of the float32 kernel; else 0
-  bool is_staged = false;
 };
 
-// Named after channels of a block and chunks on their way, or threads of a team. Staged ones are
-// for more than one tile of rows: fewer blocks read x, which is then larger than the weights.
+// Named after channels of a block and chunks on their way, or threads of a team.
 constexpr std::array kConfigurations = {
     Configuration{"8x4", 8, 4, 1},
     Configuration{"16x2", 16, 2, 1},
@@ -587,13 +482,6 @@ constexpr std::array kConfigurations = {
     Configuration{.name = "f32 team 8", .team = 8},
     Configuration{.name = "f32 team 32", .team = 32},
     Configuration{.name = "f32 team 256", .team = 256},
-    Configuration{"staged 64x4", 64, 4, 1, 0, true},
-    Configuration{"staged 64x4 cluster 2", 64, 4, 2, 0, true},
-    Configuration{"staged 64x4 cluster 4", 64, 4, 4, 0, true},
-    Configuration{"staged 64x4 cluster 8", 64, 4, 8, 0, true},
-    Configuration{"staged 32x2", 32, 2, 1, 0, true},
-    Configuration{"staged 32x2 cluster 2", 32, 2, 2, 0, true},
-    Configuration{"staged 32x2 cluster 4", 32, 2, 4, 0, true},
 };
 
 constexpr auto kNames = [] {
@@ -605,42 +493,23 @@ constexpr auto kNames = [] {
 // A kernel that fits types, rows and configuration; without a kernel nothing does.
 struct Choice {
   void (*kernel)(SkinnyArgs) = nullptr;
-  size_t shared_bytes = 0;  // of a block; with x, if it is staged
-  int chunk = 0;            // elements of k
-  int parts = kWarps;       // of k, in a block
+  size_t shared_bytes = 0;
+  int chunk = 0;  // elements of k
 };
 
-template <class X, class W, int kTiles, int kChannels, int kDepth, bool kIsStaged = false>
+template <class X, class W, int kTiles, int kChannels, int kDepth>
 Choice choose_kernel(LinearEpilogue::Following following, int cluster) {
   using Following = LinearEpilogue::Following;
   constexpr int kGroups = kChannels / kGroupChannels;
-  constexpr int kParts = Division<X, W, kGroups, kIsStaged>::kParts;
-  Choice choice{.shared_bytes = Shared<kTiles, kChannels, kParts>::bytes(cluster),
-                .chunk = Chunk<X, W>::kElements,
-                .parts = kParts};
+  Choice choice{.shared_bytes = Shared<kTiles, kChannels>::bytes(cluster),
+                .chunk = Chunk<X, W>::kElements};
   if (following == Following::kNone || following == Following::kEuler) {
-    choice.kernel =
-        linear_skinny_kernel<X, W, kTiles, kGroups, kDepth, kIsStaged, Following::kNone>;
+    choice.kernel = linear_skinny_kernel<X, W, kTiles, kGroups, kDepth, Following::kNone>;
   } else if constexpr (kGroups > 1) {  // the halves of a span are whole groups
-    choice.kernel =
-        following == Following::kGlu
-            ? linear_skinny_kernel<X, W, kTiles, kGroups, kDepth, kIsStaged, Following::kGlu>
-            : linear_skinny_kernel<X, W, kTiles, kGroups, kDepth, kIsStaged, Following::kRope>;
+    choice.kernel = following == Following::kGlu
+                        ? linear_skinny_kernel<X, W, kTiles, kGroups, kDepth, Following::kGlu>
+                        : linear_skinny_kernel<X, W, kTiles, kGroups, kDepth, Following::kRope>;
   }
-  return choice;
-}
-
-template <class X, class W>
-Choice choose_staged(const LinearArgs& args, const Configuration& c,
-                     LinearEpilogue::Following following) {
-  if (args.x.rows <= kTileRows) return {};
-  Choice choice = c.channels == 64
-                      ? choose_kernel<X, W, kMaxTiles, 64, 4, true>(following, c.cluster)
-                      : choose_kernel<X, W, kMaxTiles, 32, 2, true>(following, c.cluster);
-  const int64_t chunks = args.x.width / (int64_t{choice.chunk} * choice.parts * c.cluster);
-  const int pitch = c.channels == 64 ? Division<X, W, 8, true>::pitch(static_cast<int>(chunks))
-                                     : Division<X, W, 4, true>::pitch(static_cast<int>(chunks));
-  choice.shared_bytes += int64_t{kMaxTiles} * kTileRows * pitch;
   return choice;
 }
 
@@ -677,14 +546,6 @@ Choice choose_shape(int64_t rows, const Configuration& c, LinearEpilogue::Follow
 Choice choose(const LinearArgs& args, const Configuration& c) {
   const auto following = epilogue_of(args).following;
   const DType x = args.x.type, w = args.weight.type;
-  if (c.is_staged) {
-    if (x == DType::kE4M3 && w == DType::kE4M3)
-      return choose_staged<e4m3, e4m3>(args, c, following);
-    if (x == DType::kF16 && w == DType::kE4M3) return choose_staged<f16, e4m3>(args, c, following);
-    if (x == DType::kBF16 && w == DType::kBF16)
-      return choose_staged<bf16, bf16>(args, c, following);
-    return {};
-  }
   if (x == DType::kE4M3 && w == DType::kE4M3)
     return choose_shape<e4m3, e4m3>(args.x.rows, c, following);
   if (x == DType::kF16 && w == DType::kE4M3)
@@ -713,9 +574,7 @@ bool accepts_product(const LinearArgs& args, const Configuration& c, const Devic
   if (!choice.kernel || choice.shared_bytes > device.shared_bytes_per_block) return false;
   if (c.cluster > 1 && device.compute_capability() < 90) return false;
   const int64_t span = span_of(args, c);
-  // Staged chunks need not come in whole rounds.
-  const int64_t k_of_round =
-      int64_t{choice.chunk} * (c.is_staged ? 1 : c.depth) * choice.parts * c.cluster;
+  const int64_t k_of_round = int64_t{choice.chunk} * c.depth * kWarps * c.cluster;
   return span % c.channels == 0 && args.y.width % span == 0 && args.x.width % k_of_round == 0 &&
          epilogue_is_aligned(epilogue_of(args), 2);
 }
@@ -737,7 +596,7 @@ void launch_float32(const LinearArgs& args, const Configuration& c, const Launch
 void launch_product(const LinearArgs& args, const Configuration& c, const Launch& launch) {
   const Choice choice = choose(args, c);
   const int64_t span = span_of(args, c);
-  const int64_t k_of_chunk = int64_t{choice.chunk} * choice.parts * c.cluster;
+  const int64_t k_of_chunk = int64_t{choice.chunk} * kWarps * c.cluster;
   const SkinnyArgs skinny{
       .x = args.x,
       .weight = args.weight.data,

@@ -16,7 +16,7 @@
 namespace flashrt::cuda {
 
 // Raised when kernels of linear change in a way that may change which is the fastest.
-inline constexpr int kLinearKernelsVersion = 2;
+inline constexpr int kLinearKernelsVersion = 3;
 
 struct LinearChoice {
   enum class Family { kWgmma, kSkinny, kLibrary, kGeneric };
