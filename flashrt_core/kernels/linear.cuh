@@ -34,6 +34,10 @@ struct LinearArgs {
   std::optional<GluArgs> glu;       // glu.gate_up is y
   std::optional<QkvRopeArgs> rope;  // rope.qkv is y
   std::optional<EulerArgs> euler;   // euler.velocity is y, which is kept; unguided only
+
+  // The weight of the next linear that runs on the stream, if that is known. No result depends on
+  // it: a kernel that leaves memory idle may bring it into the second-level cache.
+  WeightView next_weight;
 };
 
 // ---- Any shape, any types; slow. The only family that is never refused (without glu and rope).

@@ -10,7 +10,8 @@
 //           weights that fit in registers are on their way before the kernel waits for the one
 //           ahead. The sums of the warps meet in shared memory, those of a cluster's blocks in the
 //           block that finishes the row. Float32 has a kernel of its own below.
-// Traffic   the weights once from device memory, x once per block from L2.
+// Traffic   the weights once from device memory, x once per block from L2; the weight of the next
+//           linear, a share per block, from device memory to L2, where that one finds it.
 // Numerics  codes are multiplied as float16 or bfloat16, which hold them exactly; float32 sums in a
 //           fixed order; the epilogue is linear_epilogue.cuh.
 // Reference backends/cpu/linear.cpp
@@ -21,6 +22,7 @@
 #include <type_traits>
 
 #include "kernels/cluster.cuh"
+#include "kernels/copy_async.cuh"
 #include "kernels/linear_epilogue.cuh"
 
 namespace flashrt::cuda {
@@ -43,6 +45,7 @@ struct SkinnyArgs {
   // block owns the same columns in both halves of a span, so that pairs meet in one thread.
   int span = 0;
   LinearEpilogue epilogue;
+  Prefetch next_weight;
 };
 
 // What one lane holds of a chunk of k: 16 bytes of a weight row, and as many elements of a row of
@@ -255,6 +258,9 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
       angles_row = own_row;
     }
   }
+  // All that this kernel reads is on its way, or nearly all: memory has little to do from here on
+  // until the next linear.
+  if (threadIdx.x == kThreads - 1) prefetch_share(args.next_weight);
   allow_next();
   if (threadIdx.x < kChannels) terms[threadIdx.x] = own_terms;
 
@@ -597,6 +603,9 @@ void launch_product(const LinearArgs& args, const Configuration& c, const Launch
   const Choice choice = choose(args, c);
   const int64_t span = span_of(args, c);
   const int64_t k_of_chunk = int64_t{choice.chunk} * kWarps * c.cluster;
+  const dim3 grid(c.cluster, static_cast<unsigned>(span / c.channels),
+                  static_cast<unsigned>(args.y.width / span));
+  const int64_t blocks = int64_t{grid.x} * grid.y * grid.z;
   const SkinnyArgs skinny{
       .x = args.x,
       .weight = args.weight.data,
@@ -604,9 +613,8 @@ void launch_product(const LinearArgs& args, const Configuration& c, const Launch
       .chunks = static_cast<int>(args.x.width / k_of_chunk),
       .cluster_shift = std::countr_zero(static_cast<unsigned>(c.cluster)),
       .span = static_cast<int>(span),
-      .epilogue = epilogue_of(args)};
-  const dim3 grid(c.cluster, static_cast<unsigned>(span / c.channels),
-                  static_cast<unsigned>(args.y.width / span));
+      .epilogue = epilogue_of(args),
+      .next_weight = prefetch_of(args.next_weight, blocks, launch.device->l2_bytes)};
   launch_kernel(kName, choice.kernel, grid, kThreads, choice.shared_bytes, launch, c.cluster,
                 skinny);
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <set>
 
@@ -144,6 +145,16 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
     args.euler = EulerArgs{.actions = args.y, .velocity = args.y, .step = -0.1f};
     return args;
   };
+  // Much for every block, less than a share for each of them, and rows that do not touch each
+  // other. Each ends where its memory ends.
+  const auto weight_of = [](const DeviceBuffer& memory, int64_t rows, int64_t stride) {
+    const int64_t width = static_cast<int64_t>(memory.size()) - (rows - 1) * stride;
+    return WeightView{
+        .data = memory.data(), .type = kE4M3, .rows = rows, .width = width, .stride = stride};
+  };
+  const DeviceBuffer large(1 << 22), row(4080), padded(2 * 64 + 48);
+  const std::array next_weights{weight_of(large, 1 << 12, 1 << 10), weight_of(row, 1, 4080),
+                                weight_of(padded, 3, 64)};
   std::set<std::string> seen;
   for (const LinearArgs& call :
        {with_glu(linear(10, 4096, 128, kE4M3, kBF16, 128), kE4M3),
@@ -177,6 +188,15 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
       scratch.reset();
       run_linear(args, choice, *library_, nullptr, {.stream = stream_->get(), .device = &device_});
       EXPECT_LE(scratch.error(), allowed_error(args));
+      const auto results = scratch.results();
+      for (const WeightView& next : next_weights) {  // changes nothing
+        LinearArgs with_next = args;
+        with_next.next_weight = next;
+        scratch.reset();
+        run_linear(with_next, choice, *library_, nullptr,
+                   {.stream = stream_->get(), .device = &device_});
+        EXPECT_EQ(scratch.results(), results);
+      }
       seen.insert(name_of(choice));
     }
   }

@@ -133,6 +133,7 @@ LinearArgs Dispatch::linear_args(int call, int k, bool with_next) const {
                   .activation = op.activation,
                   .residual = matrix_of_(op.residual, k),
                   .y = matrix_of_(op.y, k)};
+  args.next_weight = next_weight(call);
   if (!with_next) return args;
   const Op& next = plan_.calls[call + 1].op;
   if (const auto* glu = std::get_if<Glu>(&next)) args.glu = glu_args(*glu, k, matrix_of_);
@@ -141,6 +142,22 @@ LinearArgs Dispatch::linear_args(int call, int k, bool with_next) const {
     args.euler = euler_args(*euler, k, matrix_of_);
   if (!args.euler) args.y.data = nullptr;
   return args;
+}
+
+// Of the linear behind this one in its stage; where the stage is repeated, of its first one behind
+// the last one: in vain after the last time. What follows a stage may be another run of the
+// program.
+WeightView Dispatch::next_weight(int call) const {
+  const Stage& stage = plan_.stage_of(call);
+  const auto weight_in = [&](int first, int last) -> WeightView {
+    for (int index = first; index < last; ++index) {
+      if (const auto* op = std::get_if<Linear>(&plan_.calls[index].op))
+        return weights_.get(plan_.weight(op->weight));
+    }
+    return {};
+  };
+  const WeightView behind = weight_in(call + 1, stage.last);
+  return behind || stage.repeat == 1 ? behind : weight_in(stage.first, call);
 }
 
 bool Dispatch::keeps_result(int call) const {

@@ -54,6 +54,7 @@ class Dispatch {
   const int32_t* integer(Value value, int iteration) const;
   const float* number(Value value, int iteration) const;
   int settled_begin(int call) const;
+  WeightView next_weight(int call) const;
   void choose_linears(LinearTuner& tuner, const Stream& stream);
 
   const char* run(const Resize& op, int call, int iteration, const Launch& launch) const;

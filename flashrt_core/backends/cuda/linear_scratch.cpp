@@ -126,6 +126,7 @@ void LinearScratch::make_operands(const LinearArgs& like) {
     return made;
   };
   args_.x = random_matrix(like.x, -1, 1);
+  args_.next_weight = {};  // there is none behind a linear alone
 
   const bool is_scaled = like.weight.scale_count > 0;
   const float most = is_scaled ? 1 : kWeight;
