@@ -11,11 +11,9 @@
 // options of the backend. Errors are those of `actions - noise` against a float32 program on the
 // same inputs; scales come from that program on other inputs. Where a step of the story is not
 // quite what runs:
-//   - Measured scales are an estimate: the plan has no operation for them. The first row is the
-//     time of the second one, and what the launches cost that measure a scale and then round,
-//     instead of rounding alone. They are those that quantise weights at load and read float32
-//     where a pipeline would read bf16. The errors of the first row are of scales measured on the
-//     observation itself, per step.
+//   - The plan has no operation that measures a scale. The first row runs the plan of the second
+//     one with other launches in place of each quantise call: clear, maximum, scale, round. The
+//     scale goes to the linear with those of its weight.
 //   - A residual is added by an add_norm whose norm nobody reads; GELU and the biases stay in the
 //     epilogues of linears, gate * up and the rotation stay one call each.
 //   - Vectors are shown by the norms alone, whose rows are moved off 16 bytes. Other kernels have
@@ -41,10 +39,9 @@
 #include <vector>
 
 #include "backends/cuda/cuda_backend.hpp"
-#include "backends/cuda/device.hpp"
 #include "base/atomic_file.hpp"
+#include "bench/measured_program.hpp"
 #include "bench/plan_rewrites.hpp"
-#include "kernels/quantize.cuh"
 #include "models/models.hpp"
 #include "quant/calibration.hpp"
 #include "quant/precision.hpp"
@@ -213,12 +210,11 @@ Observation random_observation(const ModelConfig& config, int seed) {
   return observation;
 }
 
-template <class T>
-void put(Program& program, std::string_view name, const std::vector<T>& values) {
+void put(auto& program, std::string_view name, const auto& values) {
   program.write(name, std::as_bytes(std::span(values)));
 }
 
-void write(Program& program, const Observation& observation) {
+void write(auto& program, const Observation& observation) {
   std::vector<float> times{1};
   while (times.size() < kOptions.steps) {
     times.push_back(times.back() + static_cast<float>(-1.0 / kOptions.steps));
@@ -230,7 +226,7 @@ void write(Program& program, const Observation& observation) {
   put(program, "actions", observation.noise);
 }
 
-std::vector<float> actions_of(const Program& program, const Observation& observation) {
+std::vector<float> actions_of(const auto& program, const Observation& observation) {
   std::vector<float> actions(observation.noise.size());
   program.read_float("actions", actions);
   return actions;
@@ -238,7 +234,7 @@ std::vector<float> actions_of(const Program& program, const Observation& observa
 
 constexpr When kAllWhens[] = {When::kLoad, When::kPrompt, When::kInfer};
 
-std::vector<float> infer(Program& program, const Observation& observation) {
+std::vector<float> infer(auto& program, const Observation& observation) {
   write(program, observation);
   for (const When when : kAllWhens) program.run(when);
   return actions_of(program, observation);
@@ -251,27 +247,24 @@ struct Reference {
   std::vector<Observation> observations;
   std::vector<std::vector<float>> actions;  // per observation
   Calibration calibration;                  // on other observations
-  std::vector<Calibration> own;             // per observation: on itself, per step
 };
 
-// The actions; adds to the calibration what the plan in fp8 will hold in e4m3.
-std::vector<float> observe(Program& program, const Plan& quantised, const Observation& observation,
-                           Calibration& calibration) {
+// Adds to the calibration what the plan in fp8 will hold in e4m3.
+void observe(Program& program, const Plan& quantised, const Observation& observation,
+             Calibration& calibration) {
   write(program, observation);
   std::vector<float> data;
   for (const When when : kAllWhens) {
-    program.run_observed(when, [&](int call, int iteration) {
-      const bool is_repeated = program.plan().stage_of(call).repeat > 1;
+    program.run_observed(when, [&](int call, int) {
       for_each_write(program.plan().calls[call], [&](Value value) {
         const ValueInfo& info = quantised[value];
         if (info.site.empty()) return;
         data.resize(static_cast<size_t>(info.shape.elements()));  // the prompt is full
         program.read_float(info.name, data);
-        calibration.observe(info.site, is_repeated ? iteration : -1, data);
+        calibration.observe(info.site, -1, data);
       });
     });
   }
-  return actions_of(program, observation);
 }
 
 Reference reference_of(const ModelConfig& config) {
@@ -289,9 +282,7 @@ Reference reference_of(const ModelConfig& config) {
   reference.calibration.finish(RangeEstimator::kMinMax, 1, false);
   for (int i = 0; i < kJudgedCount; ++i) {
     reference.observations.push_back(random_observation(config, kJudgedSeed + i));
-    Calibration& own = reference.own.emplace_back();
-    reference.actions.push_back(observe(*program, quantised, reference.observations.back(), own));
-    own.finish(RangeEstimator::kMinMax, 1, true);
+    reference.actions.push_back(infer(*program, reference.observations.back()));
   }
   return reference;
 }
@@ -326,7 +317,7 @@ struct Times {
 };
 
 // From inputs on the device to actions on the host, on the host's clock.
-double time_launched(Program& program, const Observation& observation) {
+double time_launched(auto& program, const Observation& observation) {
   put(program, "actions", observation.noise);
   actions_of(program, observation);  // waits
   const auto begin = Clock::now();
@@ -335,7 +326,7 @@ double time_launched(Program& program, const Observation& observation) {
   return milliseconds_since(begin);
 }
 
-Times time_program(Program& program, const Observation& observation, bool is_replayed, int runs) {
+Times time_program(auto& program, const Observation& observation, bool is_replayed, int runs) {
   std::vector<double> launched, replayed;
   for (int run = -kWarmUps; run < runs; ++run) {
     put(program, "actions", observation.noise);
@@ -350,89 +341,12 @@ Times time_program(Program& program, const Observation& observation, bool is_rep
   return {.launched = median(launched), .replayed = median(replayed)};
 }
 
-// What the quantise calls of a plan take alone: with the scales known, or measured first.
-class QuantizeTimer {
- public:
-  explicit QuantizeTimer(const Plan& plan) : plan_(plan), device_(cuda::query_device(0)) {
-    int64_t largest = 0;
-    for_each_call([&](const Shape& shape) { largest = std::max(largest, shape.elements()); });
-    x_ = cuda::DeviceBuffer(largest * sizeof(float));
-    y_ = cuda::DeviceBuffer(largest);
-    scale_ = cuda::DeviceBuffer(sizeof(float));
-    cuda::check(cudaMemset(x_.data(), 0, x_.size()), "clearing what is quantised");
-    cuda::check(cudaDeviceSynchronize(), "clearing what is quantised");
-  }
-
-  Times time(bool measures_scales, int runs) const {
-    const cuda::Graph graph(stream_, [&] { launch(measures_scales); });
-    const cuda::Event begin, end;
-    std::vector<double> launched, replayed;
-    for (int run = -kWarmUps; run < runs; ++run) {
-      begin.record(stream_);
-      graph.launch(stream_);
-      end.record(stream_);
-      end.synchronize();
-      if (run >= 0) replayed.push_back(end.since(begin));
-    }
-    for (int run = -1; run < kLaunchedRuns; ++run) {
-      const auto start = Clock::now();
-      launch(measures_scales);
-      stream_.synchronize();
-      if (run >= 0) launched.push_back(milliseconds_since(start));
-    }
-    return {.launched = median(launched), .replayed = median(replayed)};
-  }
-
- private:
-  template <class Body>
-  void for_each_call(const Body& body) const {
-    for (const Stage& stage : plan_.stages) {
-      if (stage.when != When::kInfer) continue;
-      for (int iteration = 0; iteration < stage.repeat; ++iteration) {
-        for (int call = stage.first; call < stage.last; ++call) {
-          if (const auto* op = std::get_if<Quantize>(&plan_.calls[call].op))
-            body(plan_[op->y].shape);
-        }
-      }
-    }
-  }
-
-  void launch(bool measures_scales) const {
-    const cuda::Launch launch{.stream = stream_.get(), .device = &device_};
-    for_each_call([&](const Shape& shape) {
-      const int64_t rows = shape.rows(), width = shape.width();
-      if (measures_scales) {
-        cuda::quantize_weight({.x = x_.as<float>(),
-                               .y = y_.data(),
-                               .type = DType::kE4M3,
-                               .rows = rows,
-                               .width = width,
-                               .stride = width,
-                               .scales = scale_.as<float>(),
-                               .scale_count = 1},
-                              launch);
-      } else {
-        const auto matrix = [&](const cuda::DeviceBuffer& buffer, DType type) {
-          return cuda::Matrix{
-              .data = buffer.data(), .type = type, .rows = rows, .width = width, .stride = width};
-        };
-        cuda::quantize({.x = matrix(x_, DType::kBF16), .y = matrix(y_, DType::kE4M3)}, launch);
-      }
-    });
-  }
-
-  const Plan& plan_;
-  const cuda::DeviceInfo device_;
-  cuda::DeviceBuffer x_, y_, scale_;
-  const cuda::Stream stream_;
-};
-
 struct Row {
   const Step* step;
   Times times;
   int nodes = 0;
   Accuracy accuracy;
-  bool is_replayed = false, is_estimated = false;
+  bool is_replayed = false;
   double fastest_capture_ms = 0, slowest_capture_ms = 0;
 };
 
@@ -480,47 +394,33 @@ class Ladder {
 
   Row measure(const Step& step, const Configuration& configuration) {
     use_backend(configuration);
-    DerivedWeights derived;  // uploaded already
+    DerivedWeights derived;
     const Plan plan = plan_of(configuration, derived);
-    const auto& observations = reference_.observations;
-    const auto program = backend_->compile(plan, weights_, reference_.calibration, {});
-    std::vector<std::vector<float>> actions;
-    for (size_t i = 0; i < observations.size(); ++i) {
-      if (configuration.measures_scales) {
-        const auto own = backend_->compile(plan, weights_, reference_.own[i], {});
-        actions.push_back(infer(*own, observations[i]));
-      } else {
-        actions.push_back(infer(*program, observations[i]));
-      }
+    if (configuration.measures_scales) {
+      cuda::MeasuredProgram program(
+          plan, with_derived(Weights::random(config_, kWeightSeed, 0), std::move(derived)),
+          backend_options_);
+      return row_of(step, configuration, program);
     }
-    Row row{.step = &step,
-            .accuracy = accuracy_of(reference_, actions),
-            .is_replayed = configuration.is_replayed,
-            .is_estimated = configuration.measures_scales};
-    infer(*program, observations.front());
-    row.times =
-        time_program(*program, observations.front(), configuration.is_replayed, settings_.runs);
-    const ProgramCounters counters = program->counters();
-    row.nodes = counters.graph_nodes;
-    row.fastest_capture_ms = counters.fastest_capture_ms;
-    row.slowest_capture_ms = counters.slowest_capture_ms;
-    if (configuration.measures_scales) add_measured_scales(plan, row);
-    return row;
+    const auto program = backend_->compile(plan, weights_, reference_.calibration, {});
+    return row_of(step, configuration, *program);
   }
 
-  void add_measured_scales(const Plan& plan, Row& row) const {
-    constexpr int kMoreNodes = 3;  // clearing, maximum, scale
-    const QuantizeTimer timer(plan);
-    const Times known = timer.time(false, settings_.runs);
-    const Times measured = timer.time(true, settings_.runs);
-    row.times.launched += measured.launched - known.launched;
-    row.times.replayed += measured.replayed - known.replayed;
-    for (const Stage& stage : plan.stages) {
-      for (int call = stage.first; call < stage.last; ++call) {
-        if (std::holds_alternative<Quantize>(plan.calls[call].op))
-          row.nodes += kMoreNodes * stage.repeat;
-      }
-    }
+  Row row_of(const Step& step, const Configuration& configuration, auto& program) const {
+    const auto& observations = reference_.observations;
+    std::vector<std::vector<float>> actions;
+    for (const Observation& observation : observations)
+      actions.push_back(infer(program, observation));
+    infer(program, observations.front());
+    const ProgramCounters counters = program.counters();
+    return {.step = &step,
+            .times = time_program(program, observations.front(), configuration.is_replayed,
+                                  settings_.runs),
+            .nodes = counters.graph_nodes,
+            .accuracy = accuracy_of(reference_, actions),
+            .is_replayed = configuration.is_replayed,
+            .fastest_capture_ms = counters.fastest_capture_ms,
+            .slowest_capture_ms = counters.slowest_capture_ms};
   }
 
   const Clock::time_point begin_ = Clock::now();
@@ -567,12 +467,12 @@ void print(const std::vector<Row>& rows, const DeviceReport& device) {
       "| ms | nodes | cosine | RMS error |\n|---|---|---|---|---|---|---|---|---|---|\n");
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows[i];
-    std::printf("| %s%s | %s | %s | %s | %s | %s | %s | %d | %.5f | %.4f (%.1f %%) |\n",
-                row.step->name, row.is_estimated ? " (estimated)" : "",
-                cell(row.step->saving.launched).c_str(), cell(launched_saving(rows, i)).c_str(),
-                cell(launched_of(rows, i)).c_str(), cell(row.step->saving.replayed).c_str(),
-                cell(replayed_saving(rows, i)).c_str(), cell(row.times.replayed).c_str(), row.nodes,
-                row.accuracy.cosine, row.accuracy.rms, 100 * row.accuracy.relative);
+    std::printf("| %s | %s | %s | %s | %s | %s | %s | %d | %.5f | %.4f (%.1f %%) |\n",
+                row.step->name, cell(row.step->saving.launched).c_str(),
+                cell(launched_saving(rows, i)).c_str(), cell(launched_of(rows, i)).c_str(),
+                cell(row.step->saving.replayed).c_str(), cell(replayed_saving(rows, i)).c_str(),
+                cell(row.times.replayed).c_str(), row.nodes, row.accuracy.cosine, row.accuracy.rms,
+                100 * row.accuracy.relative);
   }
 }
 
@@ -580,14 +480,13 @@ void write_json(const std::filesystem::path& path, const std::vector<Row>& rows,
                 const DeviceReport& device, int runs) {
   using Json = nlohmann::ordered_json;
   const auto number = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
-  Json content{{"format", "flashrt_ladder"},  {"version", 1}, {"device", device.name},
+  Json content{{"format", "flashrt_ladder"},  {"version", 2}, {"device", device.name},
                {"versions", device.versions}, {"runs", runs}, {"launched_runs", kLaunchedRuns},
                {"rows", Json::array()}};
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows[i];
     content["rows"].push_back({{"name", row.step->name},
                                {"because", row.step->because},
-                               {"is_estimated", row.is_estimated},
                                {"predicted_launched_saving_ms", number(row.step->saving.launched)},
                                {"launched_ms", number(launched_of(rows, i))},
                                {"predicted_replayed_saving_ms", number(row.step->saving.replayed)},

@@ -14,8 +14,8 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-FORMAT, VERSION = 'flashrt_ladder', 1
-BAR, ESTIMATED, PREDICTED = '#3b6ea5', '#a9c1dc', '#d1495b'
+FORMAT, VERSION = 'flashrt_ladder', 2
+BAR, PREDICTED = '#3b6ea5', '#d1495b'
 
 
 def read_rows(path: Path) -> tuple[str, list[dict[str, Any]]]:
@@ -34,7 +34,7 @@ def draw_times(axes: Axes, rows: list[dict[str, Any]], key: str, title: str) -> 
         if measured is None:
             continue
         end = measured
-        axes.barh(position, measured, color=ESTIMATED if row['is_estimated'] else BAR)
+        axes.barh(position, measured, color=BAR)
         if previous is not None and saving is not None:
             predicted = previous - saving
             axes.plot(predicted, position, '|', color=PREDICTED, markersize=13, markeredgewidth=2)
@@ -59,7 +59,6 @@ def draw(device: str, rows: list[dict[str, Any]], output: Path) -> None:
     mark = {'color': PREDICTED, 'marker': '|', 'markersize': 12, 'markeredgewidth': 2, 'linestyle': ''}
     marks = [
         Line2D([], [], color=BAR, linewidth=7, label='measured'),
-        Line2D([], [], color=ESTIMATED, linewidth=7, label='estimated'),
         Line2D([], [], label='predicted from the row above', **mark),
     ]
     replayed.legend(handles=marks, loc='lower right', fontsize=8, frameon=False)

@@ -172,6 +172,15 @@ TEST(PlanRewrites, QuantizeOncePerLinear) {
       EXPECT_EQ(plan[value].type == DType::kE4M3, is<Quantize>(call)) << call.name;
     });
   }
+  // Which has scales that a measured one can be multiplied with.
+  for (size_t i = 0; i < plan.calls.size(); ++i) {
+    const auto* op = std::get_if<Quantize>(&plan.calls[i].op);
+    if (!op) continue;
+    const auto* linear = std::get_if<Linear>(&plan.calls.at(i + 1).op);
+    ASSERT_TRUE(linear) << plan.calls[i].name;
+    EXPECT_EQ(linear->x, op->y) << plan.calls[i].name;
+    EXPECT_EQ(plan.weight(linear->weight).type, DType::kE4M3) << plan.calls[i].name;
+  }
 }
 
 TEST(PlanRewrites, SplitWhatWasMerged) {
