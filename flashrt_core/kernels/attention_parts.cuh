@@ -23,6 +23,8 @@ bool attention_decode_accepts(const AttentionArgs& args, const DeviceInfo& devic
 const char* attention_decode(const AttentionArgs& args, const Launch& launch);
 bool attention_tile_accepts(const AttentionArgs& args, const DeviceInfo& device);
 const char* attention_tile(const AttentionArgs& args, const Launch& launch);
+bool attention_wgmma_accepts(const AttentionArgs& args, const DeviceInfo& device);
+const char* attention_wgmma(const AttentionArgs& args, const Launch& launch);
 
 // What both need: 16-bit operands in rows of 16-byte pieces, results in pairs, few ranges.
 inline constexpr int kFastRanges = 4;

@@ -169,11 +169,16 @@ template <int kUnfinished>
 __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kUnfinished) : "memory");
 }
-// Keeps the compiler from reading d before this point.
+// Keeps the compiler from reading d, or giving away the registers of an operand, before this point.
 template <int N>
 __device__ __forceinline__ void settle(float (&d)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+template <int N>
+__device__ __forceinline__ void settle(uint32_t (&a)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+r"(a[i])::"memory");
 }
 
 template <class Element, int kColumns>
@@ -214,10 +219,16 @@ FLASHRT_PRODUCTS(32, FLASHRT_TEN() ", %10, %11, %12, %13, %14, %15", "%16", "%17
                  FLASHRT_D8(0), FLASHRT_D8(8))
 FLASHRT_PRODUCTS(64, FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", %30, %31", "%32",
                  "%33", "%34", FLASHRT_D32(0))
+FLASHRT_PRODUCTS(80, FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(3),
+                 "%40", "%41", "%42", FLASHRT_D32(0), FLASHRT_D8(32))
 FLASHRT_PRODUCTS(88,
                  FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
                      3) ", %40, %41, %42, %43",
                  "%44", "%45", "%46", FLASHRT_D32(0), FLASHRT_D8(32), FLASHRT_D4(40))
+FLASHRT_PRODUCTS(96,
+                 FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
+                     3) ", %40, %41, %42, %43, %44, %45, %46, %47",
+                 "%48", "%49", "%50", FLASHRT_D32(0), FLASHRT_D8(32), FLASHRT_D8(40))
 FLASHRT_PRODUCTS(128,
                  FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
                      3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", %60, %61, %62, %63",
@@ -242,6 +253,23 @@ FLASHRT_PRODUCTS(256,
                      3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", " FLASHRT_TEN(7) ", " FLASHRT_TEN(8) ", " FLASHRT_TEN(9) ", " FLASHRT_TEN(10) ", " FLASHRT_TEN(11) ", %120, %121, %122, %123, %124, %125, %126, %127",
                  "%128", "%129", "%130", FLASHRT_D32(0), FLASHRT_D32(32), FLASHRT_D32(64),
                  FLASHRT_D32(96))
+
+// d [64, 72] += a b, a [64, 16] in registers, b [16, 72] in shared memory with neighbouring columns
+// side by side. Lane 4 g + t of warp w holds of rows 16 w + g and 16 w + g + 8 columns 2t, 2t + 1,
+// then of both columns 2t + 8, 2t + 9.
+__device__ __forceinline__ void add_product_of_rows(float (&d)[36], const uint32_t (&a)[4],
+                                                    uint64_t b, uint32_t is_sum) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %41, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n72k16.f32.bf16.bf16 {" FLASHRT_TEN() ", " FLASHRT_TEN(
+          1) ", " FLASHRT_TEN(2) ", %30, %31, %32, %33, %34, %35}, {%36, %37, %38, %39}, %40, p, "
+      "1, 1, 1;\n"
+      "}\n"
+      : FLASHRT_D32(0), FLASHRT_D4(32)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(is_sum));
+}
 
 #undef FLASHRT_PRODUCTS
 #undef FLASHRT_PRODUCT

@@ -658,14 +658,17 @@ inline void add_model_attention_cases(std::vector<OpCase>& cases) {
     return op;
   };
   struct Vision {
-    int rows, block;
+    int heads, rows, block;
     DType type;
   };
-  for (const Vision s : {Vision{512, 256, DType::kBF16}, Vision{128, 64, DType::kF16},
-                         Vision{192, 192, DType::kE4M3}, Vision{77, 0, DType::kBF16},
-                         Vision{648, 324, DType::kE4M3}, Vision{90, 30, DType::kBF16}}) {
-    CaseBuilder b(text("attention_vision_", s.rows, "_", s.type), Layout::kAligned);
-    Attention op = prepare(b, 2, 2, 72, {.capacity = s.rows}, {.capacity = s.rows}, s.type);
+  for (const Vision s : {Vision{2, 512, 256, DType::kBF16}, Vision{2, 128, 64, DType::kF16},
+                         Vision{2, 192, 192, DType::kE4M3}, Vision{2, 77, 0, DType::kBF16},
+                         Vision{2, 648, 324, DType::kE4M3}, Vision{2, 90, 30, DType::kBF16},
+                         Vision{2, 1000, 500, DType::kBF16}, Vision{3, 353, 0, DType::kF32},
+                         Vision{16, 768, 256, DType::kE4M3}, Vision{16, 648, 324, DType::kBF16}}) {
+    CaseBuilder b(text("attention_vision_", s.heads, "_", s.rows, "_", s.type), Layout::kAligned);
+    Attention op =
+        prepare(b, s.heads, s.heads, 72, {.capacity = s.rows}, {.capacity = s.rows}, s.type);
     if (s.block > 0) op.mask = Mask::kBlock;
     op.mask_argument = s.block;
     op.ranges = {{.begin = 0, .count = s.rows, .length = {}}};
