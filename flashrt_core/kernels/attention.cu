@@ -134,6 +134,7 @@ void check_args(const AttentionArgs& args) {
 const char* attention(const AttentionArgs& args, const Launch& launch) {
   check_args(args);
   if (attention_decode_accepts(args, *launch.device)) return attention_decode(args, launch);
+  if (attention_small_accepts(args)) return attention_small(args, launch);
   if (attention_wgmma_accepts(args, *launch.device)) return attention_wgmma(args, launch);
   if (attention_tile_accepts(args, *launch.device)) return attention_tile(args, launch);
   return attention_generic(args, launch);

@@ -16,17 +16,19 @@
 
 namespace flashrt::cuda {
 
-// ---- the kernels on matrix units; attention() chooses. Both fold the query heads of a kv head
-// into the rows: row f of the folded rows is head f % group of token f / group.
+// ---- the kernels on matrix units; attention() chooses. `decode` and `tile` fold the query heads of
+// a kv head into the rows: row f of the folded rows is head f % group of token f / group.
 
 bool attention_decode_accepts(const AttentionArgs& args, const DeviceInfo& device);
 const char* attention_decode(const AttentionArgs& args, const Launch& launch);
 bool attention_tile_accepts(const AttentionArgs& args, const DeviceInfo& device);
 const char* attention_tile(const AttentionArgs& args, const Launch& launch);
+bool attention_small_accepts(const AttentionArgs& args);
+const char* attention_small(const AttentionArgs& args, const Launch& launch);
 bool attention_wgmma_accepts(const AttentionArgs& args, const DeviceInfo& device);
 const char* attention_wgmma(const AttentionArgs& args, const Launch& launch);
 
-// What both need: 16-bit operands in rows of 16-byte pieces, results in pairs, few ranges.
+// What they need: 16-bit operands in rows of 16-byte pieces, results in pairs, few ranges.
 inline constexpr int kFastRanges = 4;
 inline bool attention_fits_matrix_units(const AttentionArgs& args) {
   constexpr int kPiece = 16;
@@ -100,6 +102,9 @@ __device__ __forceinline__ void load_ahead(const std::byte* p, uint2& words) {
   asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
                : "=r"(words.x), "=r"(words.y)
                : "l"(p));
+}
+__device__ __forceinline__ void load_ahead(const std::byte* p, uint32_t& word) {
+  asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(word) : "l"(p));
 }
 
 // ---- barriers

@@ -3,7 +3,7 @@
 
 // attention of many rows on matrix units: tiles of folded rows against stages of keys.
 //
-// Layout    q, k, v: bf16 with 16-byte rows; heads of 48, 72, 128 or 256. y: any float
+// Layout    q, k, v: bf16 with 16-byte rows; heads of 72, 128 or 256. y: any float
 //           type. A causal mask for heads of 128.
 // Work      a block takes 64 folded rows of a kv head. Two groups of four warps hold 16 rows a
 // warp;
@@ -396,8 +396,6 @@ int tiles(const AttentionArgs& args) {
 // The first that the device and the shape allow.
 const Variant* choose(const AttentionArgs& args, const DeviceInfo& device) {
   static const Variant kVariants[] = {
-      // Of 192 keys all are on their way at once.
-      variant<48, 32, 3, 1, 2>("attention_tile_48"),
       // Two blocks of a multiprocessor hide each other's waits.
       variant<72, 32, 4, 1, 2>("attention_tile_72"),
       variant<128, 32, 2, 2, 1>("attention_tile_128_split"),
