@@ -16,8 +16,8 @@
 
 namespace flashrt::cuda {
 
-// ---- the kernels on matrix units; attention() chooses. `decode` and `tile` fold the query heads of
-// a kv head into the rows: row f of the folded rows is head f % group of token f / group.
+// ---- the kernels on matrix units; attention() chooses. `decode` and `tile` fold the query heads
+// of a kv head into the rows: row f of the folded rows is head f % group of token f / group.
 
 bool attention_decode_accepts(const AttentionArgs& args, const DeviceInfo& device);
 const char* attention_decode(const AttentionArgs& args, const Launch& launch);
@@ -25,6 +25,8 @@ bool attention_tile_accepts(const AttentionArgs& args, const DeviceInfo& device)
 const char* attention_tile(const AttentionArgs& args, const Launch& launch);
 bool attention_small_accepts(const AttentionArgs& args);
 const char* attention_small(const AttentionArgs& args, const Launch& launch);
+bool attention_long_accepts(const AttentionArgs& args, const DeviceInfo& device);
+const char* attention_long(const AttentionArgs& args, const Launch& launch);
 bool attention_wgmma_accepts(const AttentionArgs& args, const DeviceInfo& device);
 const char* attention_wgmma(const AttentionArgs& args, const Launch& launch);
 
@@ -194,6 +196,38 @@ __device__ __forceinline__ float row_max(float x) {
 __device__ __forceinline__ float row_sum(float x) {
   x += __shfl_xor_sync(kAllLanes, x, 1);
   return x + __shfl_xor_sync(kAllLanes, x, 2);
+}
+
+// ---- softmax of what warp groups multiply: a lane has of every eight keys two of row g, then of
+// row g + 8.
+
+// `count`: keys that there are, counted from the first one of this lane.
+template <int N>
+__device__ __forceinline__ void hide_keys(float (&scores)[N], int count) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    if (j / 4 * 8 + j % 2 >= count) scores[j] = kNoKey;
+  }
+}
+template <int N>
+__device__ __forceinline__ void add_maxima(const float (&scores)[N], float (&maximum)[2]) {
+#pragma unroll
+  for (int j = 0; j < N; j += 2) {
+    maximum[j / 2 % 2] = fmaxf(maximum[j / 2 % 2], fmaxf(scores[j], scores[j + 1]));
+  }
+}
+template <int N>
+__device__ __forceinline__ void weigh(const float (&scores)[N], float scale,
+                                      const float (&offset)[2], float (&total)[2],
+                                      uint32_t (&weights)[N / 2]) {
+#pragma unroll
+  for (int j = 0; j < N; j += 2) {
+    const int h = j / 2 % 2;
+    const float first = exp2_approximate(scores[j] * scale - offset[h]);
+    const float second = exp2_approximate(scores[j + 1] * scale - offset[h]);
+    total[h] += first + second;
+    weights[j / 2] = packed_bf16(first, second);
+  }
 }
 
 }  // namespace flashrt::cuda

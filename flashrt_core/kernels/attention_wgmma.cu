@@ -145,37 +145,6 @@ __device__ __forceinline__ void multiply_keys(float (&scores)[kCount / 2], uint6
   }
 }
 
-// ---- softmax. A lane has of every eight keys two of row g, then of row g + 8.
-
-// `count`: keys that there are, counted from the first one of this lane.
-template <int N>
-__device__ __forceinline__ void hide_keys(float (&scores)[N], int count) {
-#pragma unroll
-  for (int j = 0; j < N; ++j) {
-    if (j / 4 * 8 + j % 2 >= count) scores[j] = kNoKey;
-  }
-}
-template <int N>
-__device__ __forceinline__ void add_maxima(const float (&scores)[N], float (&maximum)[2]) {
-#pragma unroll
-  for (int j = 0; j < N; j += 2) {
-    maximum[j / 2 % 2] = fmaxf(maximum[j / 2 % 2], fmaxf(scores[j], scores[j + 1]));
-  }
-}
-template <int N>
-__device__ __forceinline__ void weigh(const float (&scores)[N], float scale,
-                                      const float (&offset)[2], float (&total)[2],
-                                      uint32_t (&weights)[N / 2]) {
-#pragma unroll
-  for (int j = 0; j < N; j += 2) {
-    const int h = j / 2 % 2;
-    const float first = exp2_approximate(scores[j] * scale - offset[h]);
-    const float second = exp2_approximate(scores[j + 1] * scale - offset[h]);
-    total[h] += first + second;
-    weights[j / 2] = packed_bf16(first, second);
-  }
-}
-
 // Sums of weights [64, 16 * kSteps] times values.
 template <int kSteps>
 __device__ __forceinline__ void multiply_values(float (&sums)[kHeadDim / 2],

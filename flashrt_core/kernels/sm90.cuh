@@ -254,23 +254,36 @@ FLASHRT_PRODUCTS(256,
                  "%128", "%129", "%130", FLASHRT_D32(0), FLASHRT_D32(32), FLASHRT_D32(64),
                  FLASHRT_D32(96))
 
-// d [64, 72] += a b, a [64, 16] in registers, b [16, 72] in shared memory with neighbouring columns
+// d [64, n] += a b, a [64, 16] in registers, b [16, n] in shared memory with neighbouring columns
 // side by side. Lane 4 g + t of warp w holds of rows 16 w + g and 16 w + g + 8 columns 2t, 2t + 1,
 // then of both columns 2t + 8, 2t + 9.
-__device__ __forceinline__ void add_product_of_rows(float (&d)[36], const uint32_t (&a)[4],
-                                                    uint64_t b, uint32_t is_sum) {
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %41, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n72k16.f32.bf16.bf16 {" FLASHRT_TEN() ", " FLASHRT_TEN(
-          1) ", " FLASHRT_TEN(2) ", %30, %31, %32, %33, %34, %35}, {%36, %37, %38, %39}, %40, p, "
-      "1, 1, 1;\n"
-      "}\n"
-      : FLASHRT_D32(0), FLASHRT_D4(32)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(is_sum));
-}
+#define FLASHRT_ROW_PRODUCT(n, list, a_operands, b_operand, sum_operand, ...)                  \
+  __device__ __forceinline__ void add_product_of_rows(float(&d)[n / 2], const uint32_t(&a)[4], \
+                                                      uint64_t b, uint32_t is_sum) {           \
+    asm volatile(                                                                              \
+        "{\n"                                                                                  \
+        ".reg .pred p;\n"                                                                      \
+        "setp.ne.b32 p, " sum_operand                                                          \
+        ", 0;\n"                                                                               \
+        "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, {" a_operands    \
+        "}, " b_operand                                                                        \
+        ", p, 1, 1, 1;\n"                                                                      \
+        "}\n"                                                                                  \
+        : __VA_ARGS__                                                                          \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(is_sum));                    \
+  }
 
+FLASHRT_ROW_PRODUCT(
+    72, FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", %30, %31, %32, %33, %34, %35",
+    "%36, %37, %38, %39", "%40", "%41", FLASHRT_D32(0), FLASHRT_D4(32))
+FLASHRT_ROW_PRODUCT(
+    256,
+    FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(3) ", " FLASHRT_TEN(
+        4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", " FLASHRT_TEN(7) ", " FLASHRT_TEN(8) ", " FLASHRT_TEN(9) ", " FLASHRT_TEN(10) ", " FLASHRT_TEN(11) ", %120, %121, %122, %123, %124, %125, %126, %127",
+    "%128, %129, %130, %131", "%132", "%133", FLASHRT_D32(0), FLASHRT_D32(32), FLASHRT_D32(64),
+    FLASHRT_D32(96))
+
+#undef FLASHRT_ROW_PRODUCT
 #undef FLASHRT_PRODUCTS
 #undef FLASHRT_PRODUCT
 #undef FLASHRT_D32

@@ -683,6 +683,7 @@ inline void add_model_attention_cases(std::vector<OpCase>& cases) {
   for (const Cached s : {Cached{"prefix", 8, 10, 60, 20, 10, DType::kBF16},
                          Cached{"prefix", 8, 10, 130, 40, 0, DType::kE4M3},
                          Cached{"prefix", 1, 10, 512, 20, 10, DType::kF16},
+                         Cached{"prefix", 32, 10, 200, 20, 10, DType::kBF16},
                          Cached{"decode", 8, 10, 512, 200, 10, DType::kBF16},
                          Cached{"decode", 8, 10, 512, 20, 10, DType::kE4M3},
                          Cached{"decode", 8, 10, 512, 20, 3, DType::kF16},
