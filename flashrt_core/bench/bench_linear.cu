@@ -86,14 +86,15 @@ std::vector<Layer> layers() {
           {"groot.denoise.fc1", t, 6144, 1536, type, type, type, true, Activation::kGeluTanh});
       all.push_back({"groot.denoise.fc2", t, 1536, 6144, type, type, kBF16, true});
     }
-    const DType x_type = type == kE4M3 ? kF16 : kBF16;
-    for (const int64_t t : {10, 50}) {
-      all.push_back({"denoise.qkv", t, 2560, 1024, x_type, type, kBF16});
-      all.push_back({"denoise.attn_out", t, 1024, 2048, x_type, type, kBF16});
-      all.push_back({"denoise.gate_up", t, 2 * 4096, 1024, x_type, type, kBF16});
-      all.push_back({"denoise.gate_up+glu", t, 2 * 4096, 1024, x_type, type, x_type, false,
-                     Activation::kNone, true});
-      all.push_back({"denoise.down", t, 1024, 4096, x_type, type, kBF16});
+    for (const DType x_type : {type, kF16}) {
+      if (x_type == kF16 && type == kBF16) continue;
+      for (const int64_t t : {10, 50}) {
+        all.push_back({"denoise.qkv", t, 2560, 1024, x_type, type, kBF16});
+        all.push_back({"denoise.attn_out", t, 1024, 2048, x_type, type, kBF16});
+        all.push_back({"denoise.gate_up+glu", t, 2 * 4096, 1024, x_type, type, x_type, false,
+                       Activation::kNone, true});
+        all.push_back({"denoise.down", t, 1024, 4096, x_type, type, kBF16});
+      }
     }
   }
   return all;
@@ -365,6 +366,10 @@ std::vector<Family> families() {
            .configurations = linear_wgmma_configurations(),
            .accepts = linear_wgmma_accepts,
            .run = linear_wgmma},
+          {.name = "stream",
+           .configurations = linear_stream_configurations(),
+           .accepts = linear_stream_accepts,
+           .run = linear_stream},
           {.name = "skinny",
            .configurations = linear_skinny_configurations(),
            .accepts = linear_skinny_accepts,

@@ -2,7 +2,7 @@
 // Copyright 2026 The flashrt_ros authors
 
 // linear: y = activation(x W^T + bias + shift) + residual, and what a kernel may do with y before
-// it leaves the registers. Three families of kernels of our own compute it; each says what it
+// it leaves the registers. Four families of kernels of our own compute it; each says what it
 // takes, and whoever launches chooses among those that do.
 #pragma once
 
@@ -49,6 +49,12 @@ const char* linear_generic(const LinearArgs& args, const Launch& launch);
 std::span<const char* const> linear_skinny_configurations();
 bool linear_skinny_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device);
 const char* linear_skinny(const LinearArgs& args, int configuration, const Launch& launch);
+
+// ---- Few rows on sm_90: warp-group matrix instructions in small blocks, which several kernels share
+// a multiprocessor with.
+std::span<const char* const> linear_stream_configurations();
+bool linear_stream_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device);
+const char* linear_stream(const LinearArgs& args, int configuration, const Launch& launch);
 
 // ---- Many rows on sm_90: warp-group matrix instructions on tiles that the copy engine brings.
 std::span<const char* const> linear_wgmma_configurations();

@@ -96,6 +96,19 @@ __device__ __forceinline__ void copy_box(const CUtensorMap& map, int x, int y, u
       : "memory");
 }
 
+// The same for boxes of whole blocks of rows (blocked_tensor_map).
+struct BlockedAt {
+  int row, group, block;
+};
+__device__ __forceinline__ void copy_blocks(const CUtensorMap& map, const BlockedAt& at,
+                                            uint32_t to, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+      "l"(&map), "r"(0), "r"(at.row), "r"(at.group), "r"(at.block), "r"(barrier)
+      : "memory");
+}
+
 // ---- registers: a warp group gives some up, another takes them
 
 template <int kCount>
@@ -217,6 +230,8 @@ struct Product;  // ::add(d, a, b, is_sum): d = a b^T, or d += a b^T
 
 FLASHRT_PRODUCTS(32, FLASHRT_TEN() ", %10, %11, %12, %13, %14, %15", "%16", "%17", "%18",
                  FLASHRT_D8(0), FLASHRT_D8(8))
+FLASHRT_PRODUCTS(48, FLASHRT_TEN() ", " FLASHRT_TEN(1) ", %20, %21, %22, %23", "%24", "%25", "%26",
+                 FLASHRT_D8(0), FLASHRT_D8(8), FLASHRT_D8(16))
 FLASHRT_PRODUCTS(64, FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", %30, %31", "%32",
                  "%33", "%34", FLASHRT_D32(0))
 FLASHRT_PRODUCTS(80, FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(3),

@@ -64,4 +64,30 @@ CUtensorMap swizzled_tensor_map(const void* data, DType type, int64_t rows, int6
   return map;
 }
 
+CUtensorMap blocked_tensor_map(const void* data, DType type, int64_t group_rows, int64_t groups,
+                               int64_t width, int64_t stride, const BlockedBox& box) {
+  static const Encode encode = driver_encode();
+  const auto element = static_cast<int64_t>(size_of(type));
+  const int64_t block = kBoxBytes / element;
+  const cuuint64_t extents[] = {static_cast<cuuint64_t>(block), static_cast<cuuint64_t>(group_rows),
+                                static_cast<cuuint64_t>(groups),
+                                static_cast<cuuint64_t>(width / block)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(stride * element),
+                                static_cast<cuuint64_t>(group_rows * stride * element), kBoxBytes};
+  const cuuint32_t boxes[] = {static_cast<cuuint32_t>(block), static_cast<cuuint32_t>(box.rows),
+                              static_cast<cuuint32_t>(box.groups),
+                              static_cast<cuuint32_t>(box.blocks)};
+  const cuuint32_t steps[] = {1, 1, 1, 1};
+  CUtensorMap map;
+  const CUresult status =
+      encode(&map, map_type(type), 4, const_cast<void*>(data), extents, strides, boxes, steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  FLASHRT_CHECK(status == CUDA_SUCCESS, "cuTensorMapEncodeTiled: error ", static_cast<int>(status),
+                " for ", groups, " x [", group_rows, ", ", width, "] ", type, " with a row every ",
+                stride, " elements at ", data, ", boxes of ", box.groups, " x ", box.rows,
+                " rows and ", box.blocks, " blocks");
+  return map;
+}
+
 }  // namespace flashrt::cuda

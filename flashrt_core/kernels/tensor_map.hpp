@@ -16,4 +16,13 @@ namespace flashrt::cuda {
 CUtensorMap swizzled_tensor_map(const void* data, DType type, int64_t rows, int64_t width,
                                 int64_t stride, int box_rows);
 
+// A row-major matrix whose rows form groups, cut into blocks of 128 bytes of its rows, which it has
+// a whole number of. Boxes of some blocks of the same rows of some groups: block by block, rows of
+// 128 bytes, swizzled. Rows past those of a group arrive as zeros.
+struct BlockedBox {
+  int rows, groups, blocks;
+};
+CUtensorMap blocked_tensor_map(const void* data, DType type, int64_t group_rows, int64_t groups,
+                               int64_t width, int64_t stride, const BlockedBox& box);
+
 }  // namespace flashrt::cuda

@@ -166,6 +166,11 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
         with_rope(linear(33, 1024, 256, kBF16, kBF16)),
         linear(64, 1024, 64, kBF16, kBF16),
         linear(24, 4096, 256, kE4M3, kBF16, 256),
+        linear(51, 1536, 192, kE4M3, kE4M3, 192),
+        linear(17, 6144, 128, kE4M3, kBF16, 128),
+        linear(51, 1536, 192, kBF16, kBF16),
+        with_glu(linear(51, 1024, 256, kE4M3, kBF16, 256), kE4M3),
+        with_rope(linear(51, 1024, 256, kE4M3, kBF16, 256)),
         with_glu(linear(10, 4096, 128, kBF16, kBF16), kBF16),
         with_rope(linear(10, 4096, 256, kE4M3, kBF16, 256)),
         with_rope(with_weight(linear(50, 4096, 256, kF16, kBF16, 256), kE4M3)),
@@ -182,7 +187,7 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
     const LinearScratch scratch(call, device_, *stream_);
     const LinearArgs args = scratch.args(0);
     for (const LinearChoice& choice : linear_choices(args, *library_, device_)) {
-      if (choice.family != Family::kSkinny && choice.family != Family::kWgmma) continue;
+      if (choice.family == Family::kLibrary || choice.family == Family::kGeneric) continue;
       SCOPED_TRACE(text("[", args.x.rows, ", ", args.x.width, "] ", args.x.type, " to [",
                         args.y.width, "] ", args.y.type, ": ", describe(choice)));
       scratch.reset();
@@ -201,8 +206,9 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
     }
   }
   if (!device_.is_specialised || device_.compute_capability() != 90) return;
-  EXPECT_EQ(seen.size(),
-            linear_skinny_configurations().size() + linear_wgmma_configurations().size());
+  EXPECT_EQ(seen.size(), linear_skinny_configurations().size() +
+                             linear_stream_configurations().size() +
+                             linear_wgmma_configurations().size());
 }
 
 // Products of e4m3 are added up as asked for by whatever kernel computes them.

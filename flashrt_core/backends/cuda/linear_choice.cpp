@@ -12,6 +12,7 @@ namespace {
 using Family = LinearChoice::Family;
 
 constexpr int64_t kFewRows = 64;  // one tile of warp-group matrix instructions
+constexpr int64_t kOneTile = 16;  // of those of one warp
 constexpr std::string_view kLibraryPrefix = "library ", kGenericName = "generic";
 
 // The kernels of our own that come in configurations.
@@ -25,6 +26,10 @@ constexpr Configured kWgmma{.family = Family::kWgmma,
                             .prefix = "wgmma ",
                             .configurations = linear_wgmma_configurations,
                             .accepts = linear_wgmma_accepts};
+constexpr Configured kStream{.family = Family::kStream,
+                             .prefix = "stream ",
+                             .configurations = linear_stream_configurations,
+                             .accepts = linear_stream_accepts};
 constexpr Configured kSkinny{.family = Family::kSkinny,
                              .prefix = "skinny ",
                              .configurations = linear_skinny_configurations,
@@ -35,7 +40,7 @@ int count_of(const Configured& kernel) { return static_cast<int>(kernel.configur
 // Warp-group instructions add up products of e4m3 with about 14 bits. Those of linear_skinny are
 // multiplied as float16, which adds up float32.
 bool is_fast_accumulated(const Configured& kernel, const LinearArgs& args) {
-  return kernel.family == Family::kWgmma && args.x.type == DType::kE4M3;
+  return kernel.family != Family::kSkinny && args.x.type == DType::kE4M3;
 }
 bool accepts(const Configured& kernel, const LinearArgs& args, int configuration,
              const LibraryGemm& library, const DeviceInfo& device) {
@@ -47,8 +52,9 @@ bool accepts(const Configured& kernel, const LinearArgs& args, int configuration
 
 std::vector<LinearChoice> linear_choices(const LinearArgs& args, const LibraryGemm& library,
                                          const DeviceInfo& device) {
-  std::array<const Configured*, 2> own{&kWgmma, &kSkinny};
-  if (args.x.rows <= kFewRows) std::swap(own[0], own[1]);
+  std::array<const Configured*, 3> own{&kWgmma, &kStream, &kSkinny};
+  if (args.x.rows <= kFewRows) own = {&kStream, &kSkinny, &kWgmma};
+  if (args.x.rows <= kOneTile) own = {&kSkinny, &kStream, &kWgmma};
   std::vector<LinearChoice> choices;
   for (const Configured* kernel : own) {
     for (int i = 0; i < count_of(*kernel); ++i) {
@@ -65,7 +71,7 @@ std::vector<LinearChoice> linear_choices(const LinearArgs& args, const LibraryGe
 bool has_fused_linear(const LinearArgs& args, const LibraryGemm& library,
                       const DeviceInfo& device) {
   if (!args.glu && !args.rope && !args.euler) return false;
-  for (const Configured& kernel : {kWgmma, kSkinny}) {
+  for (const Configured& kernel : {kWgmma, kStream, kSkinny}) {
     for (int i = 0; i < count_of(kernel); ++i) {
       if (accepts(kernel, args, i, library, device)) return true;
     }
@@ -77,6 +83,8 @@ std::string name_of(const LinearChoice& choice) {
   switch (choice.family) {
     case Family::kWgmma:
       return text(kWgmma.prefix, linear_wgmma_configurations()[choice.configuration]);
+    case Family::kStream:
+      return text(kStream.prefix, linear_stream_configurations()[choice.configuration]);
     case Family::kSkinny:
       return text(kSkinny.prefix, linear_skinny_configurations()[choice.configuration]);
     case Family::kLibrary:
@@ -95,7 +103,7 @@ std::string describe(const LinearChoice& choice) {
 std::optional<LinearChoice> restore_linear_choice(std::string_view name, const LinearArgs& args,
                                                   const LibraryGemm& library,
                                                   const DeviceInfo& device) {
-  for (const Configured& kernel : {kWgmma, kSkinny}) {
+  for (const Configured& kernel : {kWgmma, kStream, kSkinny}) {
     if (!name.starts_with(kernel.prefix)) continue;
     const auto names = kernel.configurations();
     const auto found = std::find(names.begin(), names.end(), name.substr(kernel.prefix.size()));
@@ -117,6 +125,7 @@ size_t workspace_bytes(const LinearArgs& args, const LinearChoice& choice) {
     case Family::kLibrary:
       return LibraryGemm::workspace_bytes(args, choice.library);
     case Family::kWgmma:
+    case Family::kStream:
     case Family::kSkinny:
     case Family::kGeneric:
       return 0;
@@ -129,6 +138,8 @@ const char* run_linear(const LinearArgs& args, const LinearChoice& choice,
   switch (choice.family) {
     case Family::kWgmma:
       return linear_wgmma(args, choice.configuration, launch);
+    case Family::kStream:
+      return linear_stream(args, choice.configuration, launch);
     case Family::kSkinny:
       return linear_skinny(args, choice.configuration, launch);
     case Family::kLibrary:

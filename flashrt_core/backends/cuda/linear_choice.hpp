@@ -16,13 +16,13 @@
 namespace flashrt::cuda {
 
 // Raised when kernels of linear change in a way that may change which is the fastest.
-inline constexpr int kLinearKernelsVersion = 3;
+inline constexpr int kLinearKernelsVersion = 4;
 
 struct LinearChoice {
-  enum class Family { kWgmma, kSkinny, kLibrary, kGeneric };
+  enum class Family { kWgmma, kStream, kSkinny, kLibrary, kGeneric };
 
   Family family = Family::kGeneric;
-  int configuration = 0;  // of kWgmma and kSkinny
+  int configuration = 0;  // of kWgmma, kStream and kSkinny
   LibraryChoice library;
 };
 

@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The flashrt_ros authors
+
+// linear for up to 64 rows on sm_90, where the time between kernels decides, and then the bytes of
+// the weights: y = activation(x W^T + bias + shift), the gated product of its halves, or heads.
+//
+// Layout    x: [T <= 64, D], W: [width, D], both e4m3 or both bf16, rows of whole blocks of 128
+//           bytes. y: bf16 or e4m3; heads: any type.
+// Work      a block multiplies all tokens (the m of the matrix instructions) by 32 to 64 channels
+//           (their n). It asks at once for all that it reads, the weights before the kernel ahead
+//           has ended, and everything stays in shared memory: nothing is waited for but x. Threads
+//           hold pairs of channels and finish them in registers. Blocks are small, so that those of
+//           the next kernel can load their weights beside them. The blocks of a cluster split D,
+//           where it is long, and send each other their sums.
+// Traffic   W once from device memory. x once per block into shared memory, which takes longest
+//           once the weights are there: fewer, wider blocks save it.
+// Numerics  e4m3: the fast accumulation of the instructions, exact products in float32 sums of
+//           limited precision. A fixed order per configuration, so results repeat bit for bit.
+// Reference backends/cpu/linear.cpp
+
+#include <array>
+
+#include "kernels/copy_async.cuh"
+#include "kernels/linear_epilogue.cuh"
+#include "kernels/sm90.cuh"
+#include "kernels/tensor_map.hpp"
+
+#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#pragma nv_diag_suppress 177  // for other architectures the kernel is empty, and its parts are
+                              // unused
+#endif
+
+namespace flashrt::cuda {
+namespace {
+
+constexpr const char* kName = "linear_stream";
+
+constexpr int kMaxRows = 64;    // the m of an instruction
+constexpr int kGroupRows = 8;   // x arrives in groups of so many
+constexpr int kMaxChunks = 16;  // of x
+
+// What a thread finishes at a time: two columns of both halves, of a slot of channels.
+constexpr int kSlotChannels = 16;
+constexpr int kSlotBytes = 2 * sm90::kWarpGroup * sizeof(float4);
+
+struct StreamArgs {
+  CUtensorMap weight, x;
+  LinearEpilogue epilogue;
+  Divisor divisor;       // of what is stored
+  Matrix rows;           // x; says how many rows are valid
+  int x_rows = 0;        // in shared memory
+  int splits = 1;        // of D, among the blocks of a cluster
+  int k_blocks = 0;      // of 128 bytes of a row, per split
+  int chunk_blocks = 0;  // of those, in one copy of x
+  // Channels form spans (heads, the two halves of gate|up, or just the channels of a block). A
+  // block has the same columns in both halves of a span, so that pairs meet in one thread.
+  int span = 0;
+  Prefetch next;
+};
+
+struct Barriers {
+  uint64_t weight_arrived, sums_received, x_arrived[kMaxChunks];
+};
+
+// The shared memory of a block: its part of x, of W, the sums that it receives, and barriers.
+struct Layout {
+  int channels, x_rows, k_blocks, splits;
+
+  __host__ __device__ int x_block_bytes() const { return x_rows * sm90::kSwizzleBytes; }
+  __host__ __device__ int weight_block_bytes() const { return channels * sm90::kSwizzleBytes; }
+  __host__ __device__ int weight_offset() const { return k_blocks * x_block_bytes(); }
+  __host__ __device__ int sums_offset() const {
+    return weight_offset() + k_blocks * weight_block_bytes();
+  }
+  // Those that this block of the cluster finishes.
+  __host__ __device__ int slots_of(int split) const {
+    return (channels / kSlotChannels + splits - 1 - split) / splits;
+  }
+  // Instructions read 64 rows of x: past its end they find what lies behind.
+  __host__ __device__ int barriers_offset() const {
+    const int sums = splits == 1 ? 0 : slots_of(0) * splits * kSlotBytes;
+    const int used = sums_offset() + sums;
+    const int read = (k_blocks - 1) * x_block_bytes() + kMaxRows * sm90::kSwizzleBytes;
+    return used > read ? used : read;
+  }
+  __host__ __device__ int bytes() const {
+    return barriers_offset() + static_cast<int>(sizeof(Barriers));
+  }
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// y = sum * factor + offset, of two columns of both halves.
+struct Terms {
+  float factor[2][2], offset[2][2];
+
+  // What depends on the weights alone: may be read before wait_for_previous().
+  __device__ void load(const LinearEpilogue& e, int64_t column, int half_span) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const ChannelTerms<2> terms = channel_terms<2>(e, column + half * half_span);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        factor[half][i] = __fmul_rn(terms.scale[i], __fmul_rn(terms.weight_scale, e.x_scale));
+        offset[half][i] = terms.bias[i];
+      }
+    }
+  }
+  __device__ void add_shift(const Matrix& shift, int64_t column, int half_span) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float values[2];
+      load_floats(static_cast<const float*>(shift.data) + column + half * half_span, values);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) offset[half][i] = __fadd_rn(offset[half][i], values[i]);
+    }
+  }
+};
+
+// What one thread finishes at a time: two tokens, eight rows apart, and two columns of both halves.
+struct Finished {
+  float at[2][2][2];  // token, half, column
+};
+
+template <class F>
+__device__ __forceinline__ void for_each(Finished& y, const F& change) {
+#pragma unroll
+  for (int token = 0; token < 2; ++token) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) y.at[token][half][i] = change(y.at[token][half][i], half, i);
+    }
+  }
+}
+template <Activation kActivation>
+__device__ __forceinline__ void activate_all(Finished& y) {
+  for_each(y, [](float x, int, int) { return activate(kActivation, x); });
+}
+template <Activation kActivation>
+__device__ __forceinline__ void gate_all(Finished& y) {
+#pragma unroll
+  for (int token = 0; token < 2; ++token) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      y.at[token][0][i] = gated(kActivation, y.at[token][0][i], y.at[token][1][i]);
+  }
+}
+
+__device__ __forceinline__ void store_pair(const Matrix& m, const Divisor& divisor, int64_t row,
+                                           int64_t column, const float (&y)[2]) {
+  const int64_t index = row * m.stride + column;
+  if (m.type == DType::kE4M3) {
+    static_cast<uint16_t*>(m.data)[index / 2] =
+        static_cast<uint16_t>(packed_e4m3(quotient(y[0], divisor), quotient(y[1], divisor)));
+  } else {
+    static_cast<uint32_t*>(m.data)[index / 2] = packed_bf16(y[0], y[1]);
+  }
+}
+
+// Finishes the sums of rows `row` and `row` + 8, where they are valid. `column` counts in the half
+// of a span.
+template <LinearEpilogue::Following kFollowing>
+__device__ __forceinline__ void finish(const StreamArgs& args, const Terms& terms, int row,
+                                       int valid, int span, int column, Finished& y) {
+  using Following = LinearEpilogue::Following;
+  const LinearEpilogue& e = args.epilogue;
+  for_each(y, [&](float x, int half, int i) {
+    return __fmaf_rn(x, terms.factor[half][i], terms.offset[half][i]);
+  });
+  if (e.activation == Activation::kGeluTanh) activate_all<Activation::kGeluTanh>(y);
+  if (e.activation == Activation::kSilu) activate_all<Activation::kSilu>(y);
+  if constexpr (kFollowing == Following::kGlu) {
+    for_each(y, [](float x, int, int) { return to_float(from_float<bf16>(x)); });
+    if (e.gate_activation == Activation::kGeluTanh) gate_all<Activation::kGeluTanh>(y);
+    if (e.gate_activation == Activation::kSilu) gate_all<Activation::kSilu>(y);
+  }
+#pragma unroll
+  for (int token = 0; token < 2; ++token, row += kGroupRows) {
+    if (row >= valid) break;
+    auto& of_token = y.at[token];
+    if constexpr (kFollowing == Following::kGlu) {
+      store_pair(e.out, args.divisor, row, column, of_token[0]);
+    } else if constexpr (kFollowing == Following::kRope) {
+      store_heads(e, angles_of<2>(e, row, column), row, span, column, of_token[0], of_token[1]);
+    } else {
+      const int64_t first = static_cast<int64_t>(span) * args.span + column;
+      store_pair(e.y, args.divisor, row, first, of_token[0]);
+      store_pair(e.y, args.divisor, row, first + args.span / 2, of_token[1]);
+    }
+  }
+}
+
+// The parameters that are read after x has come: without this they would be fetched then.
+__device__ __forceinline__ void touch(const StreamArgs& args) {
+  const auto read = [](auto x) { asm volatile("" ::"l"(static_cast<int64_t>(x))); };
+  read(static_cast<int>(args.epilogue.activation));
+  read(static_cast<int>(args.epilogue.gate_activation));
+  read(reinterpret_cast<int64_t>(args.epilogue.y.data));
+  read(args.epilogue.y.stride);
+  read(reinterpret_cast<int64_t>(args.epilogue.out.data));
+  read(args.epilogue.out.stride);
+  read(reinterpret_cast<int64_t>(args.epilogue.shift.data));
+  read(__float_as_int(args.divisor.reciprocal));
+  read(args.rows.rows);
+}
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+
+template <class Element, int kChannels, bool kIsSplit, LinearEpilogue::Following kFollowing>
+__global__ void __launch_bounds__(sm90::kWarpGroup)
+    linear_stream_kernel(const __grid_constant__ StreamArgs args) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using Product = sm90::Product<Element, kChannels>;
+  constexpr int kHalf = kChannels / 2, kSlots = kChannels / kSlotChannels;
+  constexpr int kStepBytes = 32;  // of a row, per instruction
+  extern __shared__ __align__(sm90::kTileAlignment) uint8_t memory[];
+
+  const int splits = kIsSplit ? args.splits : 1;
+  const int split = kIsSplit ? blockIdx.x : 0;  // of this block, in its cluster
+  const Layout layout{kChannels, args.x_rows, args.k_blocks, splits};
+  const uint32_t x = shared_address(memory), weight = x + layout.weight_offset();
+  auto* const barriers = reinterpret_cast<Barriers*>(memory + layout.barriers_offset());
+  uint64_t* const x_arrived = barriers->x_arrived;
+  auto* const received = reinterpret_cast<float4*>(memory + layout.sums_offset());
+  const int chunks = args.k_blocks / args.chunk_blocks;
+  const int chunk_bytes = args.chunk_blocks * layout.x_block_bytes();
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int span_blocks = args.span / kChannels, half_span = args.span / 2;
+  const int span = blockIdx.y / span_blocks;
+  const int span_column = (blockIdx.y - span * span_blocks) * kHalf;
+
+  // ---- weights and constants
+  if (threadIdx.x == 0) {
+    init_barrier(shared_address(&barriers->weight_arrived), 1);
+    for (int c = 0; c < chunks; ++c) init_barrier(shared_address(x_arrived + c), 1);
+    // Shows the barriers above as well.
+    expect_bytes(&barriers->sums_received, layout.slots_of(split) * (splits - 1) * kSlotBytes);
+    arrive_expecting(shared_address(&barriers->weight_arrived),
+                     args.k_blocks * layout.weight_block_bytes());
+    sm90::copy_blocks(args.weight, {span_column, 2 * span, split * args.k_blocks}, weight,
+                      shared_address(&barriers->weight_arrived));
+    for (int c = 0; c < chunks; ++c) arrive_expecting(shared_address(x_arrived + c), chunk_bytes);
+  }
+  __syncwarp();
+  if constexpr (kIsSplit) cluster_started();
+  // A block finishes slots split, split + splits, ... A slot is eight columns of either half.
+  const auto column_of = [&](int slot) {
+    return span_column + (slot * splits + split) * (kSlotChannels / 2) + lane % 4 * 2;
+  };
+  const auto is_own = [&](int slot) { return !kIsSplit || slot * splits + split < kSlots; };
+  Terms terms[kSlots];
+#pragma unroll
+  for (int slot = 0; slot < kSlots; ++slot) {
+    if (!is_own(slot)) break;
+    terms[slot].load(args.epilogue, int64_t{span} * args.span + column_of(slot), half_span);
+  }
+  touch(args);
+  __syncthreads();  // the barriers are initialised, before any thread waits for one
+
+  // ---- x
+  wait_for_previous();
+  if (threadIdx.x == 0) {
+    for (int c = 0; c < chunks; ++c) {
+      sm90::copy_blocks(args.x, {0, 0, split * args.k_blocks + c * args.chunk_blocks},
+                        x + c * chunk_bytes, shared_address(x_arrived + c));
+    }
+    prefetch_share(args.next);
+  }
+  __syncwarp();
+  allow_next();
+  const int valid = static_cast<int>(min(valid_rows(args.rows), args.rows.rows));
+  if (args.epilogue.shift.data) {
+#pragma unroll
+    for (int slot = 0; slot < kSlots; ++slot) {
+      if (!is_own(slot)) break;
+      terms[slot].add_shift(args.epilogue.shift, int64_t{span} * args.span + column_of(slot),
+                            half_span);
+    }
+  }
+
+  // ---- products
+  float sums[kChannels / 2];
+  uint32_t is_sum = 0;
+  uint64_t a = sm90::tile_descriptor(x), b = sm90::tile_descriptor(weight);
+  wait_barrier(shared_address(&barriers->weight_arrived), 0);
+  sm90::begin_products();
+  for (int c = 0; c < chunks; ++c) {
+    wait_barrier(shared_address(x_arrived + c), 0);
+    for (int block = 0; block < args.chunk_blocks; ++block) {
+#pragma unroll
+      for (int step = 0; step < sm90::kSwizzleBytes / kStepBytes; ++step) {
+        const uint64_t along = sm90::descriptor_step(step * kStepBytes);
+        Product::add(sums, a + along, b + along, is_sum);
+        is_sum = 1;
+      }
+      a += sm90::descriptor_step(layout.x_block_bytes());
+      b += sm90::descriptor_step(layout.weight_block_bytes());
+    }
+  }
+  sm90::commit_products();
+  sm90::wait_for_products<0>();
+  sm90::settle(sums);
+
+  // ---- sums of the other parts of D. Thread t sends to the threads t of the other blocks.
+  const auto received_at = [&](int slot, int sender, int half) {
+    return received + ((slot * splits + sender) * 2 + half) * sm90::kWarpGroup + threadIdx.x;
+  };
+  if constexpr (kIsSplit) {
+    cluster_wait();  // the barriers of all blocks are initialised, before anything is sent
+    int owner = 0, slot = 0;
+#pragma unroll
+    for (int g = 0; g < kSlots; ++g) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* s = sums + 4 * (g + half * kSlots);
+        float4* const to = received_at(slot, split, half);
+        const float4 own{s[0], s[1], s[2], s[3]};
+        if (owner == split)
+          *to = own;  // read by this thread alone
+        else
+          send(to, own, &barriers->sums_received, owner);
+      }
+      if (++owner == splits) owner = 0, ++slot;
+    }
+    wait_for_bytes(&barriers->sums_received);
+  }
+
+  // ---- epilogue
+  const int row = warp * 16 + lane / 4;
+#pragma unroll
+  for (int slot = 0; slot < kSlots; ++slot) {
+    if (!is_own(slot)) break;
+    Finished y;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float4 total{};
+      if constexpr (kIsSplit) {
+        for (int sender = 0; sender < splits; ++sender) {
+          const float4 s = *received_at(slot, sender, half);
+          total.x += s.x, total.y += s.y, total.z += s.z, total.w += s.w;
+        }
+      } else {
+        const float* s = sums + 4 * (slot + half * kSlots);
+        total = {s[0], s[1], s[2], s[3]};
+      }
+      y.at[0][half][0] = total.x, y.at[0][half][1] = total.y;
+      y.at[1][half][0] = total.z, y.at[1][half][1] = total.w;
+    }
+    finish<kFollowing>(args, terms[slot], row, valid, span, column_of(slot), y);
+  }
+#endif
+}
+
+// ---- configurations
+
+struct Configuration {
+  const char* name;
+  int channels, splits;
+};
+
+// Named after the channels of a block and the parts of D.
+constexpr std::array kConfigurations = {
+    Configuration{"32", 32, 1},         Configuration{"32 split 2", 32, 2},
+    Configuration{"32 split 4", 32, 4}, Configuration{"48", 48, 1},
+    Configuration{"64", 64, 1},         Configuration{"64 split 2", 64, 2},
+    Configuration{"64 split 4", 64, 4}, Configuration{"64 split 8", 64, 8},
+};
+constexpr auto kNames = [] {
+  std::array<const char*, kConfigurations.size()> names{};
+  for (size_t i = 0; i < names.size(); ++i) names[i] = kConfigurations[i].name;
+  return names;
+}();
+
+using Kernel = void (*)(StreamArgs);
+
+template <class Element, int kChannels, bool kIsSplit>
+Kernel kernel_for(LinearEpilogue::Following following) {
+  using Following = LinearEpilogue::Following;
+  switch (following) {
+    case Following::kGlu:
+      return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kGlu>;
+    case Following::kRope:
+      return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kRope>;
+    default:
+      return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kNone>;
+  }
+}
+template <class Element>
+Kernel kernel_for(const Configuration& c, LinearEpilogue::Following following) {
+  const bool is_split = c.splits > 1;
+  if (c.channels == 48) return kernel_for<Element, 48, false>(following);
+  if (c.channels == 32) {
+    return is_split ? kernel_for<Element, 32, true>(following)
+                    : kernel_for<Element, 32, false>(following);
+  }
+  return is_split ? kernel_for<Element, 64, true>(following)
+                  : kernel_for<Element, 64, false>(following);
+}
+
+// The whole of what pairs up: a head, gate and up, or else just the channels of a block.
+int64_t span_of(const LinearArgs& args, const Configuration& c) {
+  return args.glu ? args.y.width : args.rope ? args.rope->head_dim : c.channels;
+}
+
+int64_t row_bytes(const LinearArgs& args) {
+  return args.x.width * static_cast<int64_t>(size_of(args.x.type));
+}
+
+// The largest of a few sizes of which there is a whole number: few copies, but the first of them is
+// there early.
+int chunk_blocks_for(int k_blocks) { return k_blocks % 3 == 0 ? 3 : k_blocks % 2 == 0 ? 2 : 1; }
+
+// All but the tensor maps and the prefetch.
+StreamArgs stream_args_of(const LinearArgs& args, const Configuration& c) {
+  StreamArgs stream;
+  stream.epilogue = epilogue_of(args);
+  stream.divisor = divisor_of(args.glu ? args.glu->y : args.y);
+  stream.rows = args.x;
+  stream.x_rows = static_cast<int>((args.x.rows + kGroupRows - 1) / kGroupRows * kGroupRows);
+  stream.splits = c.splits;
+  stream.k_blocks = static_cast<int>(row_bytes(args) / sm90::kSwizzleBytes / c.splits);
+  stream.chunk_blocks = chunk_blocks_for(stream.k_blocks);
+  stream.span = static_cast<int>(span_of(args, c));
+  return stream;
+}
+size_t shared_bytes(const StreamArgs& args, const Configuration& c) {
+  return static_cast<size_t>(Layout{c.channels, args.x_rows, args.k_blocks, c.splits}.bytes());
+}
+
+bool is_known(Activation a) {
+  return a == Activation::kNone || a == Activation::kGeluTanh || a == Activation::kSilu;
+}
+
+bool can_store(const Matrix& y) {
+  return y.type == DType::kBF16 || (y.type == DType::kE4M3 && is_divisor(y.scale));
+}
+
+bool accepts_operands(const LinearArgs& args) {
+  constexpr int kAlignment = 16;  // what the copy engine asks for
+  const DType type = args.x.type;
+  if (type != args.weight.type || (type != DType::kE4M3 && type != DType::kBF16)) return false;
+  if (args.x.rows > kMaxRows || !can_follow(args) || !is_aligned(args.x, kAlignment) ||
+      !is_aligned(args.weight, kAlignment) || !epilogue_is_aligned(epilogue_of(args), 2))
+    return false;
+  if (args.residual || args.euler || !is_known(args.activation)) return false;
+  if (args.shift && args.shift.type != DType::kF32) return false;
+  if (args.rope) return true;
+  if (!args.glu) return can_store(args.y);
+  return args.y.type == DType::kBF16 && args.glu->activation != Activation::kNone &&
+         is_known(args.glu->activation) && can_store(args.glu->y);
+}
+
+}  // namespace
+
+std::span<const char* const> linear_stream_configurations() { return kNames; }
+
+bool linear_stream_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device) {
+  constexpr int kMaxBoxBlocks = 256;  // what a tensor map allows
+  if (device.compute_capability() != 90 || !device.is_specialised) return false;
+  if (!accepts_operands(args)) return false;
+  const Configuration& c = kConfigurations.at(configuration);
+  const int64_t span = span_of(args, c);
+  if (span % c.channels != 0 || args.weight.rows % span != 0 ||
+      row_bytes(args) % (int64_t{sm90::kSwizzleBytes} * c.splits) != 0)
+    return false;
+  const StreamArgs stream = stream_args_of(args, c);
+  return stream.k_blocks <= kMaxBoxBlocks && stream.k_blocks / stream.chunk_blocks <= kMaxChunks &&
+         shared_bytes(stream, c) <= device.shared_bytes_per_block;
+}
+
+const char* linear_stream(const LinearArgs& args, int configuration, const Launch& launch) {
+  check_linear(kName, args);
+  const Configuration& c = kConfigurations.at(configuration);
+  FLASHRT_CHECK(linear_stream_accepts(args, configuration, *launch.device), kName, " ", c.name,
+                ": does not take x [", args.x.rows, ", ", args.x.width, "] ", args.x.type,
+                " and a weight [", args.weight.rows, ", ", args.weight.width, "] ",
+                args.weight.type, "; linear_stream_accepts() says which configurations do");
+  const WeightView& w = args.weight;
+  const Matrix& x = args.x;
+  StreamArgs stream = stream_args_of(args, c);
+  const int half_span = stream.span / 2;
+  stream.weight =
+      blocked_tensor_map(w.data, w.type, half_span, w.rows / half_span, w.width, w.stride,
+                         {.rows = c.channels / 2, .groups = 2, .blocks = stream.k_blocks});
+  stream.x =
+      blocked_tensor_map(x.data, x.type, x.rows, 1, x.width, x.stride,
+                         {.rows = stream.x_rows, .groups = 1, .blocks = stream.chunk_blocks});
+  const dim3 grid(c.splits, static_cast<unsigned>(w.rows / c.channels));
+  stream.next = prefetch_of(args.next_weight, int64_t{grid.x} * grid.y, launch.device->l2_bytes);
+
+  const auto following = stream.epilogue.following;
+  const Kernel kernel =
+      x.type == DType::kE4M3 ? kernel_for<e4m3>(c, following) : kernel_for<bf16>(c, following);
+  launch_kernel(kName, kernel, grid, dim3(sm90::kWarpGroup), shared_bytes(stream, c), launch,
+                c.splits, stream);
+  return kName;
+}
+
+}  // namespace flashrt::cuda
