@@ -29,9 +29,9 @@ namespace flashrt::cuda {
 namespace {
 
 constexpr const char* kName = "linear_skinny";
-constexpr int kTileRows = 16;      // rows of x in a matrix instruction
-constexpr int kGroupChannels = 8;  // channels in one
-constexpr int kMaxTiles = 4;
+constexpr int kTileRows = 8;                 // rows of x in a matrix instruction
+constexpr int kGroupChannels = 8;            // half the channels in one
+constexpr int kFewTiles = 2, kMaxTiles = 8;  // the numbers that kernels are made for
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
 
@@ -85,7 +85,9 @@ __device__ __forceinline__ void fragment(const uint32_t* words, int step, uint32
   }
 }
 
-// sums += a b: a [16 rows, 16 k], b [16 k, 8 channels].
+// sums += a b: a [16 channels, 16 k], b [16 k, 8 rows]. Rows of float16 or bfloat16 are loaded in
+// pairs of registers, as b wants them; a takes registers from both groups of channels, and codes
+// are converted into any.
 template <bool kIsBF16>
 __device__ __forceinline__ void multiply_add(float (&sums)[4], const uint32_t (&a)[4],
                                              const uint32_t (&b)[2]) {
@@ -110,12 +112,14 @@ __device__ __forceinline__ void load_once(const std::byte* p, uint32_t (&words)[
                : "l"(p));
 }
 
+// Words of a row that is not there stay what they are: nobody reads its sums.
 template <int N>
-__device__ __forceinline__ void load_words(const std::byte* p, bool is_inside,
+__device__ __forceinline__ void load_words(const std::byte* p, bool is_there,
                                            uint32_t (&words)[N]) {
+  if (!is_there) return;
 #pragma unroll
   for (int i = 0; i < N; i += 4) {
-    const uint4 v = is_inside ? *reinterpret_cast<const uint4*>(p + i * sizeof(uint32_t)) : uint4{};
+    const uint4 v = *reinterpret_cast<const uint4*>(p + i * sizeof(uint32_t));
     words[i] = v.x;
     words[i + 1] = v.y;
     words[i + 2] = v.z;
@@ -127,9 +131,9 @@ __device__ __forceinline__ void load_words(const std::byte* p, bool is_inside,
 
 template <int kTiles, int kChannels>
 struct Shared {
-  // The sums of a warp, [16 * tiles, channels]. Padded: the eight rows that one store of a fragment
-  // touches lie eight banks apart.
-  static constexpr int kStride = kChannels == 8 ? 8 : kChannels + 8;
+  // The sums of a warp, [8 * tiles, channels]. Padded: the four rows that one store of a fragment
+  // touches, eight channels each, lie eight banks apart.
+  static constexpr int kStride = kChannels + 4;
   static constexpr int kWarpFloats = kTileRows * kTiles * kStride;
   static constexpr size_t kPartials = sizeof(float) * kWarps * kWarpFloats;
   static constexpr size_t kTerms = sizeof(ChannelTerms<1>) * kChannels;
@@ -147,15 +151,16 @@ struct Shared {
 // the next kernel, which loads its weights there; the registers are divided accordingly.
 template <class X, class W, int kTiles, int kGroups, int kDepth>
 struct Registers {
-  static constexpr bool kIsWide = kTiles > 1 || kGroups == 8;
+  static constexpr bool kIsWide = kTiles > kFewTiles || kGroups == 8;
+  static constexpr int kPairs = (kGroups + 1) / 2;  // of groups, for a matrix instruction
   // A matrix instruction on the same sums waits for the one before. So there are four sets of sums
-  // that take turns, counting those of several groups and tiles.
-  static constexpr int kChains = kGroups * kTiles >= 4 ? 1 : 4 / (kGroups * kTiles);
-  static constexpr int kWeightsAndSums = 4 * kGroups * (kDepth + kTiles * kChains);
-  static constexpr int kXChunk = 2 * kTiles * Chunk<X, W>::kXWords;
+  // that take turns, counting those of several pairs and tiles.
+  static constexpr int kChains = kPairs * kTiles >= 4 ? 1 : 4 / (kPairs * kTiles);
+  static constexpr int kWeightsAndSums = 4 * (kGroups * kDepth + kPairs * kTiles * kChains);
+  static constexpr int kXChunk = kTiles * Chunk<X, W>::kXWords;
   static constexpr bool fits(int chunks) { return kWeightsAndSums + chunks * kXChunk <= 96; }
   // Chunks of x on their way at a time.
-  static constexpr int kXDepth = kTiles > 1                ? 1
+  static constexpr int kXDepth = kTiles > kFewTiles        ? 1
                                  : kIsWide || fits(kDepth) ? kDepth
                                  : fits(kDepth / 2)        ? kDepth / 2
                                                            : 1;
@@ -176,7 +181,7 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   constexpr int kRowStep = kThreads / kRowThreads;
   constexpr bool kIsBF16 = std::is_same_v<X, bf16>;
   using Held = Registers<X, W, kTiles, kGroups, kDepth>;
-  constexpr int kXDepth = Held::kXDepth, kChains = Held::kChains;
+  constexpr int kXDepth = Held::kXDepth, kChains = Held::kChains, kPairs = Held::kPairs;
   using Memory = Shared<kTiles, kChannels>;
   extern __shared__ float4 shared[];
   float* partials = reinterpret_cast<float*>(shared);
@@ -228,18 +233,19 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   }
 
   // ---- x
-  wait_for_previous();
+  const int rows = static_cast<int>(args.x.rows);
   const std::byte* x = static_cast<const std::byte*>(args.x.data) +
                        lane_row * args.x.stride * sizeof(X) +
                        (4 * first_chunk + lane_part) * C::kXWords * sizeof(uint32_t);
-  const int64_t rows_stride = kTileRows / 2 * args.x.stride * sizeof(X);
-  uint32_t xs[kXDepth][kTiles][2][C::kXWords];
-  const auto load_x = [&](int chunk, uint32_t(&to)[kTiles][2][C::kXWords]) {
+  const int64_t tile_stride = kTileRows * args.x.stride * sizeof(X);
+  wait_for_previous();
+  uint32_t xs[kXDepth][kTiles][C::kXWords];
+  const auto load_x = [&](int chunk, uint32_t(&to)[kTiles][C::kXWords]) {
 #pragma unroll
-    for (int i = 0; i < 2 * kTiles; ++i) {
+    for (int i = 0; i < kTiles; ++i) {
       load_words(
-          x + i * rows_stride + chunk * 4 * static_cast<int64_t>(C::kXWords * sizeof(uint32_t)),
-          lane_row + i * kTileRows / 2 < args.x.rows, to[i / 2][i % 2]);
+          x + i * tile_stride + chunk * 4 * static_cast<int64_t>(C::kXWords * sizeof(uint32_t)),
+          lane_row + i * kTileRows < rows, to[i]);
     }
   };
 #pragma unroll
@@ -265,24 +271,24 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   if (threadIdx.x < kChannels) terms[threadIdx.x] = own_terms;
 
   // ---- products
-  float chains[kChains][kTiles][kGroups][4] = {};
+  float chains[kChains][kTiles][kPairs][4] = {};
   for (int first = 0; first < args.chunks; first += kDepth) {
 #pragma unroll
     for (int c = 0; c < kDepth; ++c) {
 #pragma unroll
       for (int step = 0; step < C::kSteps; ++step) {
-        uint32_t b[kGroups][2];
+        uint32_t a[kPairs][4] = {};
 #pragma unroll
-        for (int j = 0; j < kGroups; ++j) fragment<W, kIsBF16>(w[c][j], step, b[j][0], b[j][1]);
+        for (int j = 0; j < kGroups; ++j)
+          fragment<W, kIsBF16>(w[c][j], step, a[j / 2][j % 2], a[j / 2][j % 2 + 2]);
 #pragma unroll
         for (int m = 0; m < kTiles; ++m) {
-          if (kTiles > 1 && m * kTileRows >= args.x.rows) break;
-          uint32_t a[4];
-          fragment<X, kIsBF16>(xs[c % kXDepth][m][0], step, a[0], a[2]);
-          fragment<X, kIsBF16>(xs[c % kXDepth][m][1], step, a[1], a[3]);
+          if (kTiles > kFewTiles && m * kTileRows >= rows) break;
+          uint32_t b[2];
+          fragment<X, kIsBF16>(xs[c % kXDepth][m], step, b[0], b[1]);
           auto& turn = chains[(c * C::kSteps + step) % kChains];
 #pragma unroll
-          for (int j = 0; j < kGroups; ++j) multiply_add<kIsBF16>(turn[m][j], a, b[j]);
+          for (int j = 0; j < kPairs; ++j) multiply_add<kIsBF16>(turn[m][j], a[j], b);
         }
       }
       if (first + c + kXDepth < args.chunks) load_x(first + c + kXDepth, xs[c % kXDepth]);
@@ -297,7 +303,7 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
-      for (int j = 0; j < kGroups; ++j) {
+      for (int j = 0; j < kPairs; ++j) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) sums[m][j][i] += chains[chain][m][j][i];
       }
@@ -308,10 +314,9 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
       float* to = partials + warp * Memory::kWarpFloats +
-                  (m * kTileRows + lane_row) * Memory::kStride + j * kGroupChannels + lane_part * 2;
-      *reinterpret_cast<float2*>(to) = {sums[m][j][0], sums[m][j][1]};
-      *reinterpret_cast<float2*>(to + kTileRows / 2 * Memory::kStride) = {sums[m][j][2],
-                                                                          sums[m][j][3]};
+                  (m * kTileRows + lane_part * 2) * Memory::kStride + j * kGroupChannels + lane_row;
+      to[0] = sums[m][j / 2][j % 2 * 2];
+      to[Memory::kStride] = sums[m][j / 2][j % 2 * 2 + 1];
     }
   }
   __syncthreads();  // sums and terms are written, before any thread reads those of another
@@ -521,30 +526,30 @@ Choice choose_kernel(LinearEpilogue::Following following, int cluster) {
 
 template <class X, class W>
 Choice choose_shape(int64_t rows, const Configuration& c, LinearEpilogue::Following following) {
-  const bool is_one_tile = rows <= kTileRows;
+  const bool is_few = rows <= kFewTiles * kTileRows;
   if constexpr (std::is_same_v<X, bf16> && std::is_same_v<W, e4m3>) {  // a prompt: once in a while
     if (c.channels != 32) return {};
-    return is_one_tile ? choose_kernel<X, W, 1, 32, 2>(following, c.cluster)
-                       : choose_kernel<X, W, kMaxTiles, 32, 2>(following, c.cluster);
+    return is_few ? choose_kernel<X, W, kFewTiles, 32, 2>(following, c.cluster)
+                  : choose_kernel<X, W, kMaxTiles, 32, 2>(following, c.cluster);
   }
   switch (100 * c.channels + c.depth) {
     case 804:
-      return is_one_tile ? choose_kernel<X, W, 1, 8, 4>(following, c.cluster) : Choice{};
+      return is_few ? choose_kernel<X, W, kFewTiles, 8, 4>(following, c.cluster) : Choice{};
     case 1602:
-      return is_one_tile ? choose_kernel<X, W, 1, 16, 2>(following, c.cluster)
-                         : choose_kernel<X, W, kMaxTiles, 16, 2>(following, c.cluster);
+      return is_few ? choose_kernel<X, W, kFewTiles, 16, 2>(following, c.cluster)
+                    : choose_kernel<X, W, kMaxTiles, 16, 2>(following, c.cluster);
     case 1603:
       if constexpr (std::is_same_v<W, e4m3>) {  // k of an odd multiple of 512: else 16x2 takes it
-        if (is_one_tile) return choose_kernel<X, W, 1, 16, 3>(following, c.cluster);
+        if (is_few) return choose_kernel<X, W, kFewTiles, 16, 3>(following, c.cluster);
       }
       return {};
     case 1604:
-      return is_one_tile ? choose_kernel<X, W, 1, 16, 4>(following, c.cluster) : Choice{};
+      return is_few ? choose_kernel<X, W, kFewTiles, 16, 4>(following, c.cluster) : Choice{};
     case 3202:
-      return is_one_tile ? choose_kernel<X, W, 1, 32, 2>(following, c.cluster)
-                         : choose_kernel<X, W, kMaxTiles, 32, 2>(following, c.cluster);
+      return is_few ? choose_kernel<X, W, kFewTiles, 32, 2>(following, c.cluster)
+                    : choose_kernel<X, W, kMaxTiles, 32, 2>(following, c.cluster);
     case 6402:
-      return is_one_tile ? choose_kernel<X, W, 1, 64, 2>(following, c.cluster) : Choice{};
+      return is_few ? choose_kernel<X, W, kFewTiles, 64, 2>(following, c.cluster) : Choice{};
   }
   return {};
 }
