@@ -19,6 +19,7 @@ from flashrt_core.programs import ProgramKey, Programs
 from flashrt_core.samples import Sample, read_samples
 
 GOLDEN = Path(__file__).parents[1] / 'golden'
+VISION_BF16 = str(Path(__file__).parents[2] / 'config/recipes/fp8_vision_bf16.json')
 
 
 def others_like(sample: Sample, vocabulary: int, count: int, seed: int) -> list[tuple[str, Sample]]:
@@ -56,7 +57,7 @@ def accuracy_of(name: str, case: str, recipe: str, tmp_path: Path, count: int) -
     return accuracy
 
 
-@pytest.mark.parametrize('recipe', ['fp8', 'fp8_f16'])
+@pytest.mark.parametrize('recipe', ['fp8', 'fp8_f16', VISION_BF16])
 @pytest.mark.parametrize(
     ('name', 'case', 'count'), [('pi05_tiny', 'case_00', 8), ('pi05_heads', 'case_00', 2)]
 )
