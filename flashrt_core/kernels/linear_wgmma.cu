@@ -38,7 +38,8 @@ namespace {
 constexpr const char* kName = "linear_wgmma";
 
 constexpr int kConsumers = 2;  // warp groups that multiply, side by side along the channels
-constexpr int kThreads = (1 + kConsumers) * sm90::kWarpGroup;
+constexpr int kConsumerThreads = kConsumers * sm90::kWarpGroup;
+constexpr int kThreads = kConsumerThreads + sm90::kWarpGroup;
 constexpr int kBlockChannels = 64;  // the m of an instruction
 constexpr int kStepTokens = 8;      // tokens come in groups of so many
 constexpr int kMaxStages = 8;
@@ -87,6 +88,7 @@ struct Problem {
   unsigned clusters = 0;        // of the grid
   bool is_one_wave = false;     // every cluster has one tile, whatever the number of valid rows
   int box_channels = 0, box_tokens = 0;
+  uint32_t stage_bytes = 0;  // that arrive
 };
 
 template <class Element_, int kBlocks_, int kTokens_>
@@ -103,8 +105,7 @@ struct Tile {
   static constexpr int kBarrierBytes = 2 * sizeof(uint64_t);  // of a stage: full, empty
   static constexpr int kAllStagingBytes = 2 * kConsumers * kStagingBytes;
   static constexpr int kStages = std::min<int>(
-      kMaxStages,
-      (sm90::kSharedBytes - kAllStagingBytes - kMaxStages * kBarrierBytes) / kStageBytes);
+      kMaxStages, (sm90::kSharedBytes - kAllStagingBytes) / (kStageBytes + kBarrierBytes));
   static constexpr int kStagingOffset = kStages * kStageBytes;
   static constexpr int kBarrierOffset = kStagingOffset + kAllStagingBytes;
   static constexpr int kSharedBytes = kBarrierOffset + kStages * kBarrierBytes;
@@ -133,12 +134,15 @@ struct Walk {
   unsigned inner;  // groups along what comes first
 
   __device__ Walk(const Problem& p, unsigned first, int rows) {
-    const unsigned token_groups =
-        whole_clusters((rows + T::kTokens - 1) / T::kTokens, p.cluster.token_bits);
-    count = p.is_one_wave ? p.clusters : token_groups * p.channel_groups;
-    inner = p.is_one_wave ? p.channel_groups : token_groups;
     tile = first;
     stride = p.clusters;
+    if (p.is_one_wave) {  // does not wait for the number of rows
+      count = p.clusters;
+      inner = p.channel_groups;
+    } else {
+      inner = whole_clusters((rows + T::kTokens - 1) / T::kTokens, p.cluster.token_bits);
+      count = inner * p.channel_groups;
+    }
   }
   static __device__ unsigned whole_clusters(unsigned tiles, int bits) {
     return (tiles + (1u << bits) - 1) >> bits;
@@ -234,7 +238,7 @@ class Loader {
 
   // Both parts of a stage report to its barrier.
   __device__ __forceinline__ void expect(int stage) const {
-    arrive_expecting(shared_.full(stage), T::kStageBytes);
+    arrive_expecting(shared_.full(stage), p_.stage_bytes);
   }
   __device__ __forceinline__ void copy_weight(int channel_tile, int block, int stage) const {
     const int part = T::kChannels >> p_.cluster.token_bits;
@@ -282,11 +286,33 @@ __device__ __forceinline__ void fill(const Loader<T>& loader, const Range& k, in
   }
 }
 
+// The warp of the producer that does something, in all its lanes.
+__device__ __forceinline__ bool is_first_producer() {
+  return __shfl_sync(kAllLanes, threadIdx.x, 0) == kConsumerThreads;
+}
+
 // Once the kernel ahead has ended, the valid rows of x.
 __device__ __forceinline__ int rows_after_previous(const Problem& p) {
   wait_for_previous();
   allow_next();
   return static_cast<int>(min(valid_rows(p.rows), p.rows.rows));
+}
+
+// By the warp that copies, so that it may begin before the others know.
+template <class T>
+__device__ __forceinline__ void prepare(const Problem& p, const Shared<T>& shared) {
+  if (is_first_producer() && sm90::is_elected()) {
+    sm90::prefetch_map(p.weight);
+    sm90::prefetch_map(p.x);
+    const int readers = kConsumerThreads / kWarp * (p.cluster.channels() + p.cluster.tokens() - 1);
+    for (int stage = 0; stage < T::kStages; ++stage) {
+      init_barrier(shared.full(stage), 1);
+      init_barrier(shared.empty(stage), readers);
+    }
+    publish_barriers();
+    sm90::fence_shared();
+  }
+  __syncwarp();
 }
 
 // Before wait_for_previous(): copies the first weights of a block that has one tile, as far as
@@ -296,7 +322,7 @@ __device__ __forceinline__ int begin(const Problem& p, const Place& at, const Ra
                                      const Loader<T>& loader, unsigned cluster) {
   if (!p.is_one_wave) return 0;
   const int begun = min(T::kStages, k.end - k.begin);
-  if (__shfl_sync(kAllLanes, threadIdx.x, 0) == 0 && sm90::is_elected()) {
+  if (is_first_producer() && sm90::is_elected()) {
     const int channel_tile = Walk<T>(p, cluster, 0).channel_tile(p, at);
     for (int stage = 0; stage < begun; ++stage) {
       loader.expect(stage);
@@ -311,7 +337,7 @@ template <class T>
 __device__ __forceinline__ void produce(const Problem& p, const Place& at, const Range& k,
                                         const Loader<T>& loader, int begun, const Shared<T>& shared,
                                         Walk<T> walk) {
-  const bool is_first_warp = __shfl_sync(kAllLanes, threadIdx.x, 0) == 0;
+  const bool is_first_warp = is_first_producer();
   Ring<T> ring;
   for (; walk.has_tile(); walk.advance(), begun = 0) {
     if (is_first_warp && sm90::is_elected()) {
@@ -378,7 +404,7 @@ __device__ __forceinline__ void multiply(const Range& k, const Shared<T>& shared
                                          Ring<T>& ring, Sums<T>& sums) {
   using Product = sm90::Product<typename T::Element, T::kTokens>;
   constexpr int kBlockBytes = kBlockChannels * sm90::kSwizzleBytes;
-  if (lead >= 0 && me.group == 1) sm90::sync_threads(kLead, kConsumers * sm90::kWarpGroup);
+  if (lead >= 0 && me.group == 1) sm90::sync_threads(kLead, kConsumerThreads);
   int previous = -1;
   uint32_t is_sum = 0;
   for (int block = k.begin; block < k.end; ++block, ring.advance()) {
@@ -402,7 +428,7 @@ __device__ __forceinline__ void multiply(const Range& k, const Shared<T>& shared
     if (previous >= 0) release(previous);
     previous = ring.stage;
     if (block == lead && me.group == 0) {
-      sm90::arrive_threads(kLead, kConsumers * sm90::kWarpGroup);
+      sm90::arrive_threads(kLead, kConsumerThreads);
     }
   }
   sm90::wait_for_products<0>();
@@ -442,7 +468,7 @@ __device__ __forceinline__ void add_splits(const Problem& p, const Place& at,
     return own.overlaps(step * kStepTokens, (step + 1) * kStepTokens);
   };
   // Both consumers have read the last stage before either overwrites it with sums.
-  sm90::sync_threads(kBothConsumers, kConsumers * sm90::kWarpGroup);
+  sm90::sync_threads(kBothConsumers, kConsumerThreads);
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     if (is_own(step)) continue;
@@ -730,7 +756,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Place& at, const
                                         const Shared<T>& shared, int rows, Walk<T> walk) {
   const int thread = threadIdx.x % sm90::kWarpGroup;
   // The same in all lanes, which the compiler learns from the shuffle.
-  const int group = __shfl_sync(kAllLanes, threadIdx.x / sm90::kWarpGroup, 0) - 1;
+  const int group = __shfl_sync(kAllLanes, threadIdx.x / sm90::kWarpGroup, 0);
   const Consumer me{
       .group = group, .thread = thread, .warp = thread / kWarp, .lane = thread % kWarp};
   const uint32_t buffers = shared.staging(me.group);
@@ -767,22 +793,22 @@ __global__ void __launch_bounds__(kThreads, 1)
   const unsigned cluster = blockIdx.x / static_cast<unsigned>(p.cluster.size());
   const Range k = k_range(p, at);
   const Masks masks = masks_of(p.cluster, at);
-  if (threadIdx.x == 0) {
-    sm90::prefetch_map(p.weight);
-    sm90::prefetch_map(p.x);
-    const int readers =
-        kConsumers * (sm90::kWarpGroup / kWarp) * (p.cluster.channels() + p.cluster.tokens() - 1);
-    for (int stage = 0; stage < T::kStages; ++stage) {
-      init_barrier(shared.full(stage), 1);
-      init_barrier(shared.empty(stage), readers);
-    }
-    publish_barriers();
+  const Loader<T> loader(p, at, masks, shared);
+  const bool is_producer = threadIdx.x >= kConsumerThreads;
+  const bool is_alone = p.cluster.size() == 1;
+  int begun = 0;
+  if (is_producer) {
+    prepare(p, shared);
+    if (is_alone) begun = begin(p, at, k, loader, cluster);
   }
-  sm90::cluster_start();  // the barriers of all blocks are initialised before anyone uses them
-  if (threadIdx.x < sm90::kWarpGroup) {
+  // The barriers of all blocks are initialised before anyone else uses them.
+  if (is_alone)
+    __syncthreads();
+  else
+    sm90::cluster_start();
+  if (is_producer) {
     sm90::give_registers<kProducerRegisters>();
-    const Loader<T> loader(p, at, masks, shared);
-    const int begun = begin(p, at, k, loader, cluster);
+    if (!is_alone) begun = begin(p, at, k, loader, cluster);
     const int rows = rows_after_previous(p);
     produce<T>(p, at, k, loader, begun, shared, Walk<T>(p, cluster, rows));
   } else {
@@ -798,7 +824,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 struct TileKernel {
   void (*kernel)(Problem);
   size_t shared_bytes;
-  int channels, tokens, token_rows;
+  int channels, tokens;
   bool can_split, can_gate;
 };
 template <class T>
@@ -807,7 +833,6 @@ constexpr TileKernel kernel_of_tile() {
           .shared_bytes = T::kSharedBytes,
           .channels = T::kChannels,
           .tokens = T::kTokens,
-          .token_rows = T::kTokenRows,
           .can_split = T::kCanSplit,
           .can_gate = T::kCanGate};
 }
@@ -973,7 +998,9 @@ const char* linear_wgmma(const LinearArgs& args, int configuration, const Launch
 
   Problem p;
   p.box_channels = std::min(kBlockChannels, tile.channels / c.cluster.tokens());
-  p.box_tokens = tile.token_rows / c.cluster.channels();
+  const int unit = sm90::kSwizzleRows * c.cluster.channels();
+  p.box_tokens = (tile.tokens + unit - 1) / unit * sm90::kSwizzleRows;
+  p.stage_bytes = (tile.channels + p.box_tokens * c.cluster.channels()) * sm90::kSwizzleBytes;
   p.weight = swizzled_tensor_map(w.data, w.type, w.rows, w.width, w.stride, p.box_channels);
   p.x = swizzled_tensor_map(args.x.data, args.x.type, args.x.rows, args.x.width, args.x.stride,
                             p.box_tokens);
