@@ -45,9 +45,8 @@ constexpr int kStepTokens = 8;      // tokens come in groups of so many
 constexpr int kMaxStages = 8;
 
 // Finished values wait in shared memory to be stored as rows. A buffer holds what the four matrices
-// of one stmatrix of each warp hold; its rows are padded by 16 bytes against bank conflicts.
-constexpr int kStagedRows = 32;                                   // at most
-constexpr int kStagingBytes = 4 * 4 * 8 * 16 + kStagedRows * 16;  // warps, matrices, rows
+// of one stmatrix of each warp hold.
+constexpr int kStagingBytes = 4 * 4 * 8 * 16;  // warps, matrices, rows
 
 // Blocks of a cluster: `channels` (1 or 2) x `tokens` (a power of two) neighbouring tiles, each
 // computed by `splits` blocks.
@@ -124,6 +123,8 @@ constexpr int kStepBytes = 32;                                    // of a row, p
 
 // The epilogue works on chunks of so many tokens.
 constexpr int kChunkTokens = 4 * kStepTokens;
+template <class T>
+constexpr int kChunks = (T::kTokens + kChunkTokens - 1) / kChunkTokens;  // of a block
 
 // The tiles of a cluster. Neighbours along the tokens come first: they read the same weights. In a
 // single wave all run side by side, and the channels come first: those of a tile do not depend on
@@ -441,11 +442,10 @@ __device__ __forceinline__ void multiply(const Range& k, const Shared<T>& shared
 // chunks of the epilogue, unless there are too few of them for all.
 template <class T>
 __device__ __forceinline__ Range own_tokens(const Problem& p, const Place& at) {
-  constexpr int kChunks = (T::kTokens + kChunkTokens - 1) / kChunkTokens;
   const int splits = p.cluster.splits;
   if (splits == 1) return {0, T::kTokens};
-  const int unit = splits <= kChunks ? kChunkTokens : kStepTokens;
-  const int units = splits <= kChunks ? kChunks : T::kTokens / kStepTokens;
+  const int unit = splits <= kChunks<T> ? kChunkTokens : kStepTokens;
+  const int units = splits <= kChunks<T> ? kChunks<T> : T::kTokens / kStepTokens;
   return {units * at.split / splits * unit,
           min(units * (at.split + 1) / splits * unit, T::kTokens)};
 }
@@ -525,18 +525,18 @@ __device__ __forceinline__ void add_splits(const Problem& p, const Place& at,
 
 // ---- the epilogue
 
-// y = sum * factor + offset for the rows of W whose sums a thread holds: row l/4 + 8h of each
-// block. They are read long before they are used.
+// For the rows of W whose sums a thread holds: row l/4 + 8h of each block. Read before the products
+// and not used until after them, as they take long to arrive.
 template <class T>
-struct Terms {
-  float factor[T::kBlocks][2], offset[T::kBlocks][2];
+struct Operands {
+  float scale[T::kBlocks][2], bias[T::kBlocks][2], shift[T::kBlocks][2];
 };
 template <class T>
-__device__ __forceinline__ Terms<T> terms_of(const Problem& p, const Consumer& me,
-                                             int channel_tile) {
+__device__ __forceinline__ Operands<T> operands_of(const Problem& p, const Consumer& me,
+                                                   int channel_tile) {
   const LinearEpilogue& e = p.epilogue;
   const float* shift = static_cast<const float*>(e.shift.data);
-  Terms<T> terms;
+  Operands<T> operands;
 #pragma unroll
   for (int b = 0; b < T::kBlocks; ++b) {
 #pragma unroll
@@ -545,10 +545,28 @@ __device__ __forceinline__ Terms<T> terms_of(const Problem& p, const Consumer& m
           (me.group * T::kBlocks + b) * kBlockChannels + me.warp * 16 + me.lane / 4 + 8 * h;
       const int row = weight_row<T>(p, channel_tile, r);
       const bool is_inside = row < static_cast<int>(e.y.width);
-      const float scale = e.scales && is_inside ? e.scales[e.is_per_channel ? row : 0] : 1;
-      terms.factor[b][h] = __fmul_rn(scale, e.x_scale);
-      terms.offset[b][h] = __fadd_rn(e.bias && is_inside ? e.bias[row] : 0.0f,
-                                     shift && is_inside ? shift[row] : 0.0f);
+      operands.scale[b][h] = e.scales && is_inside ? e.scales[e.is_per_channel ? row : 0] : 1;
+      operands.bias[b][h] = e.bias && is_inside ? e.bias[row] : 0;
+      operands.shift[b][h] = shift && is_inside ? shift[row] : 0;
+    }
+  }
+  return operands;
+}
+
+// y = sum * factor + offset.
+template <class T>
+struct Terms {
+  float factor[T::kBlocks][2], offset[T::kBlocks][2];
+};
+template <class T>
+__device__ __forceinline__ Terms<T> terms_of(const Problem& p, const Operands<T>& operands) {
+  Terms<T> terms;
+#pragma unroll
+  for (int b = 0; b < T::kBlocks; ++b) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      terms.factor[b][h] = __fmul_rn(operands.scale[b][h], p.epilogue.x_scale);
+      terms.offset[b][h] = __fadd_rn(operands.bias[b][h], operands.shift[b][h]);
     }
   }
   return terms;
@@ -558,28 +576,34 @@ __device__ __forceinline__ Terms<T> terms_of(const Problem& p, const Consumer& m
 constexpr int kChunkSums = kChunkTokens / 2;
 using Chunk = float[kChunkSums];
 
-// Registers have no indices at run time. Chunks are taken out one by one instead, so that all the
-// rest of the epilogue is a loop: unrolled, it would wait for its own instructions.
-template <class T, int kChunk, int kBlock>
-__device__ __forceinline__ void take_if(bool is_it, const Sums<T>& sums, Chunk& out) {
-  if (!is_it) return;
+// Takes out chunk `index` of all chunks of all blocks, of which it is one from kBegin to kEnd: y in
+// float32, but for the activation. Registers have no indices at run time, so a tree of branches
+// leads to the instructions that name them, and all the rest of the epilogue is a loop: unrolled,
+// it would wait for its own instructions.
+template <class T, int kBegin, int kEnd>
+__device__ __forceinline__ void take(int index, const Sums<T>& sums, const Terms<T>& terms,
+                                     Chunk& out) {
+  if constexpr (kEnd - kBegin > 1) {
+    constexpr int kMiddle = (kBegin + kEnd) / 2;
+    if (index < kMiddle)
+      take<T, kBegin, kMiddle>(index, sums, terms, out);
+    else
+      take<T, kMiddle, kEnd>(index, sums, terms, out);
+  } else {
+    constexpr int kBlock = kBegin / kChunks<T>, kFirst = kBegin % kChunks<T> * kChunkSums;
 #pragma unroll
-  for (int i = 0; i < kChunkSums; ++i) {
-    // Instructions that the compiler leaves in their branch: it would index memory instead.
-    if (kChunk * kChunkSums + i < T::kTokens / 2) {
-      asm volatile("mov.f32 %0, %1;" : "=f"(out[i]) : "f"(sums[kBlock][kChunk * kChunkSums + i]));
+    for (int i = 0; i < kChunkSums; ++i) {
+      const int h = i / 2 % 2;
+      out[i] = 0;
+      // Instructions that the compiler leaves in their branch: it would index memory instead.
+      if (kFirst + i < T::kTokens / 2) {
+        asm volatile("fma.rn.f32 %0, %1, %2, %3;"
+                     : "=f"(out[i])
+                     : "f"(sums[kBlock][kFirst + i]), "f"(terms.factor[kBlock][h]),
+                       "f"(terms.offset[kBlock][h]));
+      }
     }
   }
-}
-template <class T, int kBlock>
-__device__ __forceinline__ void take(const Sums<T>& sums, int chunk, Chunk& out) {
-  constexpr int kChunks = (T::kTokens + kChunkTokens - 1) / kChunkTokens;
-#pragma unroll
-  for (int i = 0; i < kChunkSums; ++i) out[i] = 0;
-  [&]<int... kChunk>(std::integer_sequence<int, kChunk...>) {
-    (take_if<T, kChunk, kBlock>(chunk == kChunk, sums, out), ...);
-  }
-  (std::make_integer_sequence<int, kChunks>());
 }
 
 template <Activation kActivation>
@@ -588,15 +612,6 @@ __device__ __forceinline__ void activate_all(Chunk& x) {
   for (int i = 0; i < kChunkSums; ++i) x[i] = activate(kActivation, x[i]);
 }
 
-// A chunk of sums becomes y in float32, but for the activation.
-template <class T, int kBlock>
-__device__ __forceinline__ void finish(const Terms<T>& terms, Chunk& x) {
-#pragma unroll
-  for (int i = 0; i < kChunkSums; ++i) {
-    const int h = i / 2 % 2;
-    x[i] = __fmaf_rn(x[i], terms.factor[kBlock][h], terms.offset[kBlock][h]);
-  }
-}
 __device__ __forceinline__ void activate(const LinearEpilogue& e, Chunk& x) {
   if (e.activation == Activation::kGeluTanh) activate_all<Activation::kGeluTanh>(x);
   if (e.activation == Activation::kSilu) activate_all<Activation::kSilu>(x);
@@ -631,7 +646,7 @@ class Writer {
         tokens_(tokens),
         row_(me.thread / kPieces),
         column_(first_channel + me.thread % kPieces * 16 / static_cast<int>(sizeof(Out))),
-        from_(row_ * kStride + me.thread % kPieces * 16),
+        from_(place(row_, me.thread % kPieces)),
         to_(target(me)),
         stride_(y.stride),
         out_(static_cast<Out*>(y.data) + (first_token + row_) * y.stride + column_) {}
@@ -660,18 +675,20 @@ class Writer {
   static constexpr int kMatrices = kIsWide ? 2 : 1;  // of eight tokens
   static constexpr int kSteps = 4 / kMatrices;       // of eight tokens, in a buffer
   static constexpr int kRowBytes = kBlockChannels * sizeof(Out);
-  static constexpr int kStride = kRowBytes + 16;
   static constexpr int kPieces = kRowBytes / 16;
-  static_assert(kSteps * kStepTokens <= kStagedRows);
-  static_assert(kSteps * kStepTokens * kStride <= kStagingBytes);
+  static_assert(kSteps * kStepTokens * kRowBytes == kStagingBytes);
   static_assert(kSteps * kStepTokens * kPieces == sm90::kWarpGroup);
+
+  // Of 16 bytes of a row in a buffer: turned so that the same piece of eight rows has all banks.
+  static __device__ __forceinline__ uint32_t place(int row, int piece) {
+    return row * kRowBytes + (piece ^ (row / (8 / kPieces) & (kPieces - 1))) * 16;
+  }
 
   // Where lane l points: at row l%8 of matrix l/8.
   static __device__ __forceinline__ uint32_t target(const Consumer& me) {
     const int matrix = me.lane / 8;
     const int token = matrix / kMatrices * kStepTokens + me.lane % 8;
-    const int channel = me.warp * 16 + matrix % kMatrices * 8;
-    return token * kStride + channel * sizeof(Out);
+    return place(token, me.warp * kMatrices + matrix % kMatrices);
   }
   // The values of this lane in one of the four matrices of the buffer that starts at this step.
   __device__ __forceinline__ uint32_t matrix(const Chunk& x, int first_step, int m) const {
@@ -711,24 +728,19 @@ __device__ __forceinline__ void store_as(const Problem& p, const Matrix& y, cons
                           (channel_tile * kConsumers + me.group) * kBlocks * kBlockChannels);
 #pragma unroll 1
   for (int chunk = tokens.begin / kChunkTokens; chunk * kChunkTokens < tokens.end; ++chunk) {
-    Chunk x;
-    take<T, 0>(sums, chunk, x);
-    finish<T, 0>(terms, x);
-    if constexpr (kIsGated) {
-      Chunk up;
-      take<T, 1>(sums, chunk, up);
-      finish<T, 1>(terms, up);
-      if (e.gate_activation == Activation::kGeluTanh) gate<Activation::kGeluTanh>(x, up);
-      if (e.gate_activation == Activation::kSilu) gate<Activation::kSilu>(x, up);
-    } else {
-      activate(e, x);
-    }
-    write(x, chunk, 0, buffers, buffer);
-    if constexpr (kBlocks == 2) {
-      take<T, 1>(sums, chunk, x);
-      finish<T, 1>(terms, x);
-      activate(e, x);
-      write(x, chunk, 1, buffers, buffer);
+#pragma unroll 1
+    for (int block = 0; block < kBlocks; ++block) {
+      Chunk x;
+      take<T, 0, kBlocks * kChunks<T>>(block * kChunks<T> + chunk, sums, terms, x);
+      if constexpr (kIsGated) {
+        Chunk up;
+        take<T, kChunks<T>, 2 * kChunks<T>>(kChunks<T> + chunk, sums, terms, up);
+        if (e.gate_activation == Activation::kGeluTanh) gate<Activation::kGeluTanh>(x, up);
+        if (e.gate_activation == Activation::kSilu) gate<Activation::kSilu>(x, up);
+      } else {
+        activate(e, x);
+      }
+      write(x, chunk, block, buffers, buffer);
     }
   }
 }
@@ -768,7 +780,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Place& at, const
   for (; walk.has_tile(); walk.advance()) {
     const int channel_tile = walk.channel_tile(p, at);
     const int first_token = walk.token_tile(p, at) * T::kTokens;
-    const Terms<T> terms = terms_of<T>(p, me, channel_tile);
+    const Operands<T> operands = operands_of<T>(p, me, channel_tile);
     Sums<T> sums;
     multiply<T>(k, shared, me, release, lead, ring, sums);
     lead = -1;
@@ -777,7 +789,8 @@ __device__ __forceinline__ void consume(const Problem& p, const Place& at, const
       if (p.cluster.splits > 1) add_splits<T>(p, at, shared, me, tokens, sums);
     }
     tokens.end = min(tokens.end, rows - first_token);
-    store<T>(p, me, terms, tokens, channel_tile, first_token, buffers, buffer, sums);
+    store<T>(p, me, terms_of<T>(p, operands), tokens, channel_tile, first_token, buffers, buffer,
+             sums);
   }
 }
 
