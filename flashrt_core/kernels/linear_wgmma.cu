@@ -6,14 +6,17 @@
 //
 // Layout    x: [T, D], W: [width, D], both e4m3 or both bf16, rows on multiples of 16 bytes.
 //           y: bf16 or e4m3.
-// Work      a block multiplies a tile of 128 or 256 channels by 32 to 256 tokens: channels on the m
-//           of the matrix instructions, tokens on their n, which may be any multiple of 8. One warp
-//           group keeps the copy engine going, two multiply. Blocks of a cluster share what they
-//           read, and may split D and add their sums through each other's shared memory.
+// Work      a block multiplies a tile of 128 or 256 channels by 64 to 256 tokens: channels on the m
+//           of the matrix instructions, tokens on their n, which may be any multiple of 8. Two warp
+//           groups multiply, another keeps the copy engine going. Blocks of a cluster share what
+//           they read, and may split D and add their sums through each other's shared memory.
 // Traffic   W once from device memory. What limits a tile is shared memory: of 128 bytes of D its
 //           instructions take 4 channels / 64 * tokens / 2 clocks, and reading their operands and
 //           writing what the copy engine brings 4 channels / 64 * (16 + tokens / 4) + channels +
-//           tokens: 352 and 520 for 128 x 88, 1024 and 1024 for 128 x 256.
+//           tokens: 352 and 520 for 128 x 88, 1024 and 1024 for 128 x 256. All blocks together read
+//           (channels / cluster tokens + tokens / cluster channels) * 128 bytes from the second
+//           level, which gives 9 TB/s, or 5 TB/s where rows are on no multiples of 32 bytes: unless
+//           clusters share, that is the limit of a small tile.
 // Numerics  e4m3: the fast accumulation of the instructions, exact products in float32 sums of
 //           limited precision. A fixed order per configuration, so results repeat bit for bit.
 // Reference backends/cpu/linear.cpp
@@ -851,27 +854,27 @@ constexpr TileKernel kernel_of_tile() {
 }
 
 enum TileShape {
-  k128x32,
   k128x64,
   k128x88,
+  k128x112,
   k128x128,
   k128x136,
   k128x176,
   k128x200,
+  k128x216,
   k128x256,
   k256x88,
   k256x128,
-  k256x176,
-  k256x200
+  k256x176
 };
 template <class Element>
 constexpr TileKernel kTileKernels[] = {
-    kernel_of_tile<Tile<Element, 1, 32>>(),  kernel_of_tile<Tile<Element, 1, 64>>(),
-    kernel_of_tile<Tile<Element, 1, 88>>(),  kernel_of_tile<Tile<Element, 1, 128>>(),
+    kernel_of_tile<Tile<Element, 1, 64>>(),  kernel_of_tile<Tile<Element, 1, 88>>(),
+    kernel_of_tile<Tile<Element, 1, 112>>(), kernel_of_tile<Tile<Element, 1, 128>>(),
     kernel_of_tile<Tile<Element, 1, 136>>(), kernel_of_tile<Tile<Element, 1, 176>>(),
-    kernel_of_tile<Tile<Element, 1, 200>>(), kernel_of_tile<Tile<Element, 1, 256>>(),
-    kernel_of_tile<Tile<Element, 2, 88>>(),  kernel_of_tile<Tile<Element, 2, 128>>(),
-    kernel_of_tile<Tile<Element, 2, 176>>(), kernel_of_tile<Tile<Element, 2, 200>>(),
+    kernel_of_tile<Tile<Element, 1, 200>>(), kernel_of_tile<Tile<Element, 1, 216>>(),
+    kernel_of_tile<Tile<Element, 1, 256>>(), kernel_of_tile<Tile<Element, 2, 88>>(),
+    kernel_of_tile<Tile<Element, 2, 128>>(), kernel_of_tile<Tile<Element, 2, 176>>(),
 };
 
 // Channels x tokens of a tile; tiles along both that share what they read; parts of D.
@@ -882,47 +885,35 @@ struct Configuration {
 };
 constexpr Configuration kConfigurations[] = {
     {"256x176", k256x176, {1, 1, 1}},
-    {"256x176 cluster 2x1", k256x176, {2, 1, 1}},
-    {"256x200 cluster 2x1", k256x200, {2, 1, 1}},
-    {"256x88", k256x88, {1, 1, 1}},
-    {"256x88 cluster 1x2", k256x88, {1, 2, 1}},
     {"256x128", k256x128, {1, 1, 1}},
     {"256x128 cluster 1x2", k256x128, {1, 2, 1}},
-    {"128x256", k128x256, {1, 1, 1}},
+    {"256x88", k256x88, {1, 1, 1}},
+    {"256x88 cluster 1x2", k256x88, {1, 2, 1}},
     {"128x256 split 2", k128x256, {1, 1, 2}},
-    {"128x256 split 4", k128x256, {1, 1, 4}},
+    {"128x216", k128x216, {1, 1, 1}},
+    {"128x216 split 4", k128x216, {1, 1, 4}},
     {"128x200", k128x200, {1, 1, 1}},
     {"128x200 split 2", k128x200, {1, 1, 2}},
-    {"128x200 split 3", k128x200, {1, 1, 3}},
     {"128x176", k128x176, {1, 1, 1}},
-    {"128x176 split 2", k128x176, {1, 1, 2}},
-    {"128x176 cluster 2x1 split 2", k128x176, {2, 1, 2}},
-    {"128x176 split 4", k128x176, {1, 1, 4}},
-    {"128x176 split 8", k128x176, {1, 1, 8}},
     {"128x136", k128x136, {1, 1, 1}},
     {"128x136 split 2", k128x136, {1, 1, 2}},
     {"128x128", k128x128, {1, 1, 1}},
-    {"128x128 cluster 1x4", k128x128, {1, 4, 1}},
+    {"128x128 cluster 2x2", k128x128, {2, 2, 1}},
     {"128x128 split 2", k128x128, {1, 1, 2}},
-    {"128x128 split 3", k128x128, {1, 1, 3}},
+    {"128x128 cluster 2x2 split 2", k128x128, {2, 2, 2}},
+    {"128x112 cluster 2x2 split 2", k128x112, {2, 2, 2}},
     {"128x88", k128x88, {1, 1, 1}},
     {"128x88 cluster 1x2", k128x88, {1, 2, 1}},
     {"128x88 cluster 2x2", k128x88, {2, 2, 1}},
     {"128x88 split 2", k128x88, {1, 1, 2}},
-    {"128x88 split 4", k128x88, {1, 1, 4}},
-    {"128x88 split 8", k128x88, {1, 1, 8}},
+    {"128x88 cluster 1x2 split 3", k128x88, {1, 2, 3}},
+    {"128x88 cluster 2x2 split 2", k128x88, {2, 2, 2}},
     {"128x64", k128x64, {1, 1, 1}},
-    {"128x64 split 2", k128x64, {1, 1, 2}},
-    {"128x64 split 3", k128x64, {1, 1, 3}},
-    {"128x64 split 4", k128x64, {1, 1, 4}},
-    {"128x64 split 6", k128x64, {1, 1, 6}},
-    {"128x64 split 8", k128x64, {1, 1, 8}},
     {"128x64 cluster 1x2", k128x64, {1, 2, 1}},
     {"128x64 cluster 1x4", k128x64, {1, 4, 1}},
-    {"128x64 cluster 2x2", k128x64, {2, 2, 1}},
-    {"128x32 split 2", k128x32, {1, 1, 2}},
-    {"128x32 split 3", k128x32, {1, 1, 3}},
-    {"128x32 split 8", k128x32, {1, 1, 8}},
+    {"128x64 split 2", k128x64, {1, 1, 2}},
+    {"128x64 split 3", k128x64, {1, 1, 3}},
+    {"128x64 split 6", k128x64, {1, 1, 6}},
 };
 constexpr auto kNames = [] {
   std::array<const char*, std::size(kConfigurations)> names{};
@@ -985,8 +976,9 @@ bool linear_wgmma_accepts(const LinearArgs& args, int configuration, const Devic
   const TileKernel& tile = tile_kernel(args, c);
   if (tile.shared_bytes > device.shared_bytes_per_block || (args.glu && !tile.can_gate))
     return false;
-  // A cluster is no larger than what it computes, and D is split only to occupy the device.
-  if (c.shape == k128x32 && args.x.rows > tile.tokens) return false;
+  // A tile is no larger than what it computes by far, nor a cluster at all, and D is split only to
+  // occupy the device.
+  if (!args.glu && args.x.rows * 4 < tile.tokens) return false;
   const int64_t width = args.glu ? args.glu->y.width : args.y.width;
   const int64_t channels = args.glu ? tile.channels / 2 : tile.channels;
   if (divided_up(width, channels) < c.cluster.channels()) return false;

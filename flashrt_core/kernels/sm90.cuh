@@ -244,6 +244,11 @@ FLASHRT_PRODUCTS(96,
                  FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
                      3) ", %40, %41, %42, %43, %44, %45, %46, %47",
                  "%48", "%49", "%50", FLASHRT_D32(0), FLASHRT_D8(32), FLASHRT_D8(40))
+FLASHRT_PRODUCTS(112,
+                 FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
+                     3) ", " FLASHRT_TEN(4) ", %50, %51, %52, %53, %54, %55",
+                 "%56", "%57", "%58", FLASHRT_D32(0), FLASHRT_D8(32), FLASHRT_D8(40),
+                 FLASHRT_D8(48))
 FLASHRT_PRODUCTS(128,
                  FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
                      3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", %60, %61, %62, %63",
@@ -263,6 +268,11 @@ FLASHRT_PRODUCTS(200,
                      3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", " FLASHRT_TEN(7) ", " FLASHRT_TEN(8) ", " FLASHRT_TEN(9),
                  "%100", "%101", "%102", FLASHRT_D32(0), FLASHRT_D32(32), FLASHRT_D32(64),
                  FLASHRT_D4(96))
+FLASHRT_PRODUCTS(216,
+                 FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
+                     3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", " FLASHRT_TEN(7) ", " FLASHRT_TEN(8) ", " FLASHRT_TEN(9) ", %100, %101, %102, %103, %104, %105, %106, %107",
+                 "%108", "%109", "%110", FLASHRT_D32(0), FLASHRT_D32(32), FLASHRT_D32(64),
+                 FLASHRT_D8(96), FLASHRT_D4(104))
 FLASHRT_PRODUCTS(256,
                  FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
                      3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", " FLASHRT_TEN(7) ", " FLASHRT_TEN(8) ", " FLASHRT_TEN(9) ", " FLASHRT_TEN(10) ", " FLASHRT_TEN(11) ", %120, %121, %122, %123, %124, %125, %126, %127",

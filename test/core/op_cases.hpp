@@ -304,7 +304,10 @@ inline void add_linear_cases(std::vector<OpCase>& cases) {
                  Activation::kSilu},
         ManyRows{512, 72, 400, DType::kBF16, WeightScale::kNone, DType::kBF16,
                  Activation::kGeluTanh},
-        ManyRows{177, 2048, 136, DType::kBF16, WeightScale::kNone, DType::kBF16,
+        ManyRows{177, 2048, 136, DType::kBF16, WeightScale::kNone, DType::kBF16, Activation::kNone},
+        ManyRows{648, 1152, 592, DType::kE4M3, WeightScale::kChannel, DType::kE4M3,
+                 Activation::kGeluTanh},
+        ManyRows{648, 320, 592, DType::kBF16, WeightScale::kNone, DType::kBF16,
                  Activation::kNone}}) {
     CaseBuilder b(text("linear_many_rows_", s.rows, "x", s.depth, "x", s.width, "_", s.type));
     Linear op{.x = b.in("x", s.rows, s.depth, s.type), .y = b.out("y", s.rows, s.width, s.y)};

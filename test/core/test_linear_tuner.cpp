@@ -121,7 +121,8 @@ TEST_F(LinearTunerTest, EveryImplementationGivesTheResultOfTheGenericKernel) {
   }
 }
 
-// With what they do as well, which the library does not. Every configuration takes part.
+// With what they do as well, which the library does not. Every configuration takes part. The last
+// two calls have more tiles of any size than there are multiprocessors.
 TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
   constexpr DType kBF16 = DType::kBF16, kF16 = DType::kF16, kE4M3 = DType::kE4M3;
   const auto with_glu = [](LinearArgs args, DType y) {
@@ -183,7 +184,10 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
         linear(64, 4096, 64, kF16, kF16),
         linear(10, 1536, 64, kE4M3, kBF16, 64),
         linear(522, 1024, 384, kE4M3, kBF16, 384),
-        linear(522, 1024, 384, kBF16, kBF16)}) {
+        linear(522, 1024, 384, kBF16, kBF16),
+        linear(648, 1024, 1152, kE4M3, kBF16, 1152),
+        linear(522, 128, 11392, kBF16, kBF16),
+        with_glu(linear(522, 256, 22784, kE4M3, kBF16, 22784), kE4M3)}) {
     const LinearScratch scratch(call, device_, *stream_);
     const LinearArgs args = scratch.args(0);
     for (const LinearChoice& choice : linear_choices(args, *library_, device_)) {
