@@ -36,7 +36,8 @@ struct LinearArgs {
   std::optional<EulerArgs> euler;   // euler.velocity is y, which is kept; unguided only
 
   // The weight of the next linear that runs on the stream, if that is known. No result depends on
-  // it: a kernel that leaves memory idle may bring it into the second-level cache.
+  // it: a kernel that leaves memory idle may bring it into the second-level cache. It must stay
+  // allocated as long as this call may run, and with it every graph that holds the call.
   WeightView next_weight;
 };
 
@@ -50,8 +51,8 @@ std::span<const char* const> linear_skinny_configurations();
 bool linear_skinny_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device);
 const char* linear_skinny(const LinearArgs& args, int configuration, const Launch& launch);
 
-// ---- Few rows on sm_90: warp-group matrix instructions in small blocks, which several kernels share
-// a multiprocessor with.
+// ---- Few rows on sm_90: warp-group matrix instructions in blocks so small that several kernels
+// share a multiprocessor.
 std::span<const char* const> linear_stream_configurations();
 bool linear_stream_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device);
 const char* linear_stream(const LinearArgs& args, int configuration, const Launch& launch);

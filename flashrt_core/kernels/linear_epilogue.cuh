@@ -6,8 +6,9 @@
 // follows it.
 //
 // A thread calls these for N neighbouring columns of one row. N > 1 reads and writes vectors, which
-// epilogue_is_aligned() allows. Every operation is spelled out, so that all kernels that add the
-// products in the same order give the same bits.
+// epilogue_is_aligned() allows. Every operation is spelled out, so that all kernels that use them
+// and add the products in the same order give the same bits. Kernels of warp-group instructions
+// fold the scales into one factor, and bias and shift into one offset, of a single rounding.
 #pragma once
 
 #include "kernels/common.cuh"
@@ -99,6 +100,28 @@ inline bool can_follow(const LinearArgs& args) {
   if (args.rope) return !args.rope->q_norm && !args.rope->k_norm;  // a norm needs the whole head
   if (args.euler) return !args.euler->previous && args.euler->actions.type == DType::kF32;
   return true;
+}
+
+// Columns that are finished in one thread lie in the two halves of a span: of gate|up, of a head,
+// or else just of the channels of a block.
+inline int64_t span_of(const LinearArgs& args, int channels) {
+  return args.glu ? args.y.width : args.rope ? args.rope->head_dim : channels;
+}
+
+// ---- host: what the kernels of warp-group instructions do with their sums, in registers
+
+inline bool has_short_formula(Activation a) {
+  return a == Activation::kNone || a == Activation::kGeluTanh || a == Activation::kSilu;
+}
+// What they write, several elements at a time.
+inline bool is_packed(const Matrix& y) {
+  return y.type == DType::kBF16 || (y.type == DType::kE4M3 && is_divisor(y.scale));
+}
+// They round the two factors of a gated product to bf16.
+inline bool can_gate(const LinearArgs& args) {
+  const Activation gate = args.glu->activation;
+  return args.activation == Activation::kNone && args.y.type == DType::kBF16 &&
+         gate != Activation::kNone && has_short_formula(gate) && is_packed(args.glu->y);
 }
 
 // True if groups of n columns of every operand can be accessed as one vector.

@@ -540,7 +540,8 @@ Choice choose_shape(int64_t rows, const Configuration& c, LinearEpilogue::Follow
                     : choose_kernel<X, W, kMaxTiles, 16, 2>(following, c.cluster);
     case 1603:
       if constexpr (std::is_same_v<W, e4m3>) {  // k of an odd multiple of 512: else 16x2 takes it
-        if (is_few) return choose_kernel<X, W, kFewTiles, 16, 3>(following, c.cluster);
+        return is_few ? choose_kernel<X, W, kFewTiles, 16, 3>(following, c.cluster)
+                      : choose_kernel<X, W, kMaxTiles, 16, 3>(following, c.cluster);
       }
       return {};
     case 1604:
@@ -570,11 +571,6 @@ Choice choose(const LinearArgs& args, const Configuration& c) {
   return {};
 }
 
-// The whole of what pairs up: a head, gate and up, or else just the channels of a block.
-int64_t span_of(const LinearArgs& args, const Configuration& c) {
-  return args.glu ? args.y.width : args.rope ? args.rope->head_dim : c.channels;
-}
-
 bool accepts_float32(const LinearArgs& args, const Configuration& c) {
   return args.x.type == DType::kF32 && args.weight.type == DType::kF32 && !args.glu && !args.rope &&
          args.x.width <= 4 * c.team;
@@ -584,7 +580,7 @@ bool accepts_product(const LinearArgs& args, const Configuration& c, const Devic
   const Choice choice = choose(args, c);
   if (!choice.kernel || choice.shared_bytes > device.shared_bytes_per_block) return false;
   if (c.cluster > 1 && device.compute_capability() < 90) return false;
-  const int64_t span = span_of(args, c);
+  const int64_t span = span_of(args, c.channels);
   const int64_t k_of_round = int64_t{choice.chunk} * c.depth * kWarps * c.cluster;
   return span % c.channels == 0 && args.y.width % span == 0 && args.x.width % k_of_round == 0 &&
          epilogue_is_aligned(epilogue_of(args), 2);
@@ -606,7 +602,7 @@ void launch_float32(const LinearArgs& args, const Configuration& c, const Launch
 
 void launch_product(const LinearArgs& args, const Configuration& c, const Launch& launch) {
   const Choice choice = choose(args, c);
-  const int64_t span = span_of(args, c);
+  const int64_t span = span_of(args, c.channels);
   const int64_t k_of_chunk = int64_t{choice.chunk} * kWarps * c.cluster;
   const dim3 grid(c.cluster, static_cast<unsigned>(span / c.channels),
                   static_cast<unsigned>(args.y.width / span));

@@ -16,6 +16,7 @@
 //           once the weights are there: fewer, wider blocks save it.
 // Numerics  e4m3: the fast accumulation of the instructions, exact products in float32 sums of
 //           limited precision. A fixed order per configuration, so results repeat bit for bit.
+//           Scales are folded into one factor, bias and shift into one offset, of one rounding.
 // Reference backends/cpu/linear.cpp
 
 #include <array>
@@ -37,6 +38,7 @@ constexpr const char* kName = "linear_stream";
 
 constexpr int kMaxRows = 64;    // the m of an instruction
 constexpr int kGroupRows = 8;   // x arrives in groups of so many
+constexpr int kTokenStep = 8;   // from one row to the other that a thread has sums of
 constexpr int kMaxChunks = 16;  // of x
 
 // What a thread finishes at a time: two columns of both halves, of a slot of channels.
@@ -158,8 +160,8 @@ __device__ __forceinline__ void store_pair(const Matrix& m, const Divisor& divis
   }
 }
 
-// Finishes the sums of rows `row` and `row` + 8, where they are valid. `column` counts in the half
-// of a span.
+// Finishes the sums of rows `row` and `row` + kTokenStep, where they are valid. `column` counts in
+// the half of a span.
 template <LinearEpilogue::Following kFollowing>
 __device__ __forceinline__ void finish(const StreamArgs& args, const Terms& terms, int row,
                                        int valid, int span, int column, Finished& y) {
@@ -176,7 +178,7 @@ __device__ __forceinline__ void finish(const StreamArgs& args, const Terms& term
     if (e.gate_activation == Activation::kSilu) gate_all<Activation::kSilu>(y);
   }
 #pragma unroll
-  for (int token = 0; token < 2; ++token, row += kGroupRows) {
+  for (int token = 0; token < 2; ++token, row += kTokenStep) {
     if (row >= valid) break;
     auto& of_token = y.at[token];
     if constexpr (kFollowing == Following::kGlu) {
@@ -372,6 +374,8 @@ constexpr auto kNames = [] {
   return names;
 }();
 
+constexpr int kNoHeads = 48;  // channels that no head is a multiple of
+
 using Kernel = void (*)(StreamArgs);
 
 template <class Element, int kChannels, bool kIsSplit>
@@ -381,6 +385,7 @@ Kernel kernel_for(LinearEpilogue::Following following) {
     case Following::kGlu:
       return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kGlu>;
     case Following::kRope:
+      if constexpr (kChannels == kNoHeads) return nullptr;
       return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kRope>;
     default:
       return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kNone>;
@@ -396,11 +401,6 @@ Kernel kernel_for(const Configuration& c, LinearEpilogue::Following following) {
   }
   return is_split ? kernel_for<Element, 64, true>(following)
                   : kernel_for<Element, 64, false>(following);
-}
-
-// The whole of what pairs up: a head, gate and up, or else just the channels of a block.
-int64_t span_of(const LinearArgs& args, const Configuration& c) {
-  return args.glu ? args.y.width : args.rope ? args.rope->head_dim : c.channels;
 }
 
 int64_t row_bytes(const LinearArgs& args) {
@@ -421,19 +421,11 @@ StreamArgs stream_args_of(const LinearArgs& args, const Configuration& c) {
   stream.splits = c.splits;
   stream.k_blocks = static_cast<int>(row_bytes(args) / sm90::kSwizzleBytes / c.splits);
   stream.chunk_blocks = chunk_blocks_for(stream.k_blocks);
-  stream.span = static_cast<int>(span_of(args, c));
+  stream.span = static_cast<int>(span_of(args, c.channels));
   return stream;
 }
 size_t shared_bytes(const StreamArgs& args, const Configuration& c) {
   return static_cast<size_t>(Layout{c.channels, args.x_rows, args.k_blocks, c.splits}.bytes());
-}
-
-bool is_known(Activation a) {
-  return a == Activation::kNone || a == Activation::kGeluTanh || a == Activation::kSilu;
-}
-
-bool can_store(const Matrix& y) {
-  return y.type == DType::kBF16 || (y.type == DType::kE4M3 && is_divisor(y.scale));
 }
 
 bool accepts_operands(const LinearArgs& args) {
@@ -443,12 +435,10 @@ bool accepts_operands(const LinearArgs& args) {
   if (args.x.rows > kMaxRows || !can_follow(args) || !is_aligned(args.x, kAlignment) ||
       !is_aligned(args.weight, kAlignment) || !epilogue_is_aligned(epilogue_of(args), 2))
     return false;
-  if (args.residual || args.euler || !is_known(args.activation)) return false;
+  if (args.residual || args.euler || !has_short_formula(args.activation)) return false;
   if (args.shift && args.shift.type != DType::kF32) return false;
-  if (args.rope) return true;
-  if (!args.glu) return can_store(args.y);
-  return args.y.type == DType::kBF16 && args.glu->activation != Activation::kNone &&
-         is_known(args.glu->activation) && can_store(args.glu->y);
+  // Heads may have any type, but what is accepted with them is accepted without.
+  return args.glu ? can_gate(args) : is_packed(args.y);
 }
 
 }  // namespace
@@ -460,7 +450,8 @@ bool linear_stream_accepts(const LinearArgs& args, int configuration, const Devi
   if (device.compute_capability() != 90 || !device.is_specialised) return false;
   if (!accepts_operands(args)) return false;
   const Configuration& c = kConfigurations.at(configuration);
-  const int64_t span = span_of(args, c);
+  const int64_t span = span_of(args, c.channels);
+  if (args.rope && c.channels == kNoHeads) return false;
   if (span % c.channels != 0 || args.weight.rows % span != 0 ||
       row_bytes(args) % (int64_t{sm90::kSwizzleBytes} * c.splits) != 0)
     return false;

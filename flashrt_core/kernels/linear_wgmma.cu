@@ -940,16 +940,7 @@ Grid grid_of(const LinearArgs& args, const Configuration& c, const TileKernel& t
           divided_up(args.x.rows, int64_t{tile.tokens} * c.cluster.tokens())};
 }
 
-bool is_known(Activation a) {
-  return a == Activation::kNone || a == Activation::kGeluTanh || a == Activation::kSilu;
-}
-
 constexpr int kAlignment = 16;  // of rows: what the copy engine and vector stores ask for
-
-bool can_store(const Matrix& y) {
-  if (y.type == DType::kE4M3 && !is_divisor(y.scale)) return false;
-  return (y.type == DType::kE4M3 || y.type == DType::kBF16) && is_aligned(y, kAlignment);
-}
 
 bool accepts_operands(const LinearArgs& args) {
   const Matrix& x = args.x;
@@ -957,11 +948,9 @@ bool accepts_operands(const LinearArgs& args) {
     return false;
   if (!is_aligned(x, kAlignment) || !is_aligned(args.weight, kAlignment)) return false;
   if (args.shift && args.shift.type != DType::kF32) return false;
-  if (args.residual || args.rope || args.euler || !is_known(args.activation)) return false;
-  if (!args.glu) return can_store(args.y);
-  return args.activation == Activation::kNone && args.y.type == DType::kBF16 &&
-         is_known(args.glu->activation) && args.glu->activation != Activation::kNone &&
-         can_store(args.glu->y);
+  if (args.residual || args.rope || args.euler || !has_short_formula(args.activation)) return false;
+  if (args.glu) return can_gate(args) && is_aligned(args.glu->y, kAlignment);
+  return is_packed(args.y) && is_aligned(args.y, kAlignment);
 }
 
 }  // namespace
@@ -969,7 +958,7 @@ bool accepts_operands(const LinearArgs& args) {
 std::span<const char* const> linear_wgmma_configurations() { return kNames; }
 
 bool linear_wgmma_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device) {
-  constexpr int kMinRows = 17;  // fewer are one tile of linear_skinny
+  constexpr int kMinRows = 17;  // fewer are for linear_skinny and linear_stream
   if (device.compute_capability() != 90 || !device.is_specialised) return false;
   if (args.x.rows < kMinRows || !accepts_operands(args)) return false;
   const Configuration& c = kConfigurations[configuration];

@@ -52,11 +52,29 @@ LinearArgs with_residual(LinearArgs args) {
   return args;
 }
 
+LinearArgs with_shift(LinearArgs args) {
+  args.bias = static_cast<const float*>(kSomewhere);
+  args.shift = matrix(1, args.y.width, DType::kF32);
+  args.activation = Activation::kSilu;
+  return args;
+}
+
+// Rows that do not touch each other.
+LinearArgs with_padding(LinearArgs args) {
+  constexpr int64_t kBytes = 16;
+  args.x.stride += kBytes / static_cast<int64_t>(size_of(args.x.type));
+  args.weight.stride += kBytes / static_cast<int64_t>(size_of(args.weight.type));
+  args.y.stride += kBytes / static_cast<int64_t>(size_of(args.y.type));
+  return args;
+}
+
 LinearArgs with_length(LinearArgs args) {
   args.x.length = args.y.length = static_cast<const int32_t*>(kSomewhere);
   args.x.base = args.y.base = 1;
   return args;
 }
+
+bool is_paired(const LinearArgs& args) { return args.glu || args.rope || args.euler; }
 
 class LinearTunerTest : public CudaTest {
  protected:
@@ -66,6 +84,15 @@ class LinearTunerTest : public CudaTest {
     device_ = device();
     stream_ = std::make_unique<Stream>();
     library_ = std::make_unique<LibraryGemm>(true);
+  }
+
+  // A program that keeps all values runs the same choice without what follows.
+  void expect_alone(LinearArgs args, const LinearChoice& choice) const {
+    args.glu.reset();
+    args.rope.reset();
+    args.euler.reset();
+    args.y.data = kSomewhere;
+    EXPECT_TRUE(restore_linear_choice(name_of(choice), args, *library_, device_).has_value());
   }
 
   DeviceInfo device_;
@@ -124,7 +151,8 @@ TEST_F(LinearTunerTest, EveryImplementationGivesTheResultOfTheGenericKernel) {
 // With what they do as well, which the library does not. Every configuration takes part. The last
 // two calls have more tiles of any size than there are multiprocessors.
 TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
-  constexpr DType kBF16 = DType::kBF16, kF16 = DType::kF16, kE4M3 = DType::kE4M3;
+  constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16, kF16 = DType::kF16,
+                  kE4M3 = DType::kE4M3;
   const auto with_glu = [](LinearArgs args, DType y) {
     args.y.data = nullptr;
     args.glu = GluArgs{.gate_up = args.y, .y = matrix(args.y.rows, args.y.width / 2, y)};
@@ -170,8 +198,19 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
         linear(51, 1536, 192, kE4M3, kE4M3, 192),
         linear(17, 6144, 128, kE4M3, kBF16, 128),
         linear(51, 1536, 192, kBF16, kBF16),
+        linear(17, 1536, 192, kBF16, kBF16),
+        linear(1, 1024, 192, kE4M3, kBF16, 1),
+        with_length(linear(51, 1536, 192, kE4M3, kBF16, 192)),
+        with_shift(linear(51, 1024, 192, kE4M3, kE4M3, 192)),
+        with_shift(linear(20, 512, 64, kBF16, kBF16)),
+        with_padding(linear(51, 1024, 192, kE4M3, kBF16, 192)),
+        with_padding(linear(40, 512, 192, kBF16, kBF16)),
         with_glu(linear(51, 1024, 256, kE4M3, kBF16, 256), kE4M3),
+        with_glu(linear(33, 512, 384, kE4M3, kBF16, 384), kBF16),
+        with_glu(linear(33, 512, 384, kBF16, kBF16), kBF16),
         with_rope(linear(51, 1024, 256, kE4M3, kBF16, 256)),
+        with_rope(linear(51, 1024, 256, kE4M3, kF32, 256)),
+        with_weight(linear(51, 1536, 192, kF16, kBF16, 192), kE4M3),
         with_glu(linear(10, 4096, 128, kBF16, kBF16), kBF16),
         with_rope(linear(10, 4096, 256, kE4M3, kBF16, 256)),
         with_rope(with_weight(linear(50, 4096, 256, kF16, kBF16, 256), kE4M3)),
@@ -197,6 +236,7 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
       scratch.reset();
       run_linear(args, choice, *library_, nullptr, {.stream = stream_->get(), .device = &device_});
       EXPECT_LE(scratch.error(), allowed_error(args));
+      if (is_paired(args)) expect_alone(args, choice);
       const auto results = scratch.results();
       for (const WeightView& next : next_weights) {  // changes nothing
         LinearArgs with_next = args;
@@ -226,7 +266,9 @@ TEST_F(LinearTunerTest, WithoutFastAccumulationNoKernelOfOurOwnIsFast) {
   const LinearArgs many = linear(522, 256, 512, DType::kE4M3, DType::kBF16, 1);
   EXPECT_EQ(count(many, Family::kWgmma), 0);
   EXPECT_GT(count(many, Family::kLibrary), 0);
-  EXPECT_GT(count(linear(50, 1024, 512, DType::kE4M3, DType::kBF16, 1), Family::kSkinny), 0);
+  const LinearArgs few = linear(50, 1024, 512, DType::kE4M3, DType::kBF16, 1);
+  EXPECT_EQ(count(few, Family::kStream), 0);
+  EXPECT_GT(count(few, Family::kSkinny), 0);
   LinearArgs gated = many;
   gated.y.data = nullptr;
   gated.glu = GluArgs{.gate_up = gated.y, .y = matrix(522, 256, DType::kE4M3)};

@@ -11,8 +11,8 @@ namespace {
 
 using Family = LinearChoice::Family;
 
-constexpr int64_t kFewRows = 64;  // one tile of warp-group matrix instructions
-constexpr int64_t kOneTile = 16;  // of those of one warp
+constexpr int64_t kFewRows = 64;      // one tile of warp-group matrix instructions
+constexpr int64_t kVeryFewRows = 16;  // so few that linear_skinny keeps them in registers
 constexpr std::string_view kLibraryPrefix = "library ", kGenericName = "generic";
 
 // The kernels of our own that come in configurations.
@@ -54,7 +54,7 @@ std::vector<LinearChoice> linear_choices(const LinearArgs& args, const LibraryGe
                                          const DeviceInfo& device) {
   std::array<const Configured*, 3> own{&kWgmma, &kStream, &kSkinny};
   if (args.x.rows <= kFewRows) own = {&kStream, &kSkinny, &kWgmma};
-  if (args.x.rows <= kOneTile) own = {&kSkinny, &kStream, &kWgmma};
+  if (args.x.rows <= kVeryFewRows) own = {&kSkinny, &kStream, &kWgmma};
   std::vector<LinearChoice> choices;
   for (const Configured* kernel : own) {
     for (int i = 0; i < count_of(*kernel); ++i) {
