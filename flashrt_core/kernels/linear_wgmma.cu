@@ -579,33 +579,37 @@ __device__ __forceinline__ Terms<T> terms_of(const Problem& p, const Operands<T>
 constexpr int kChunkSums = kChunkTokens / 2;
 using Chunk = float[kChunkSums];
 
-// Takes out chunk `index` of all chunks of all blocks, of which it is one from kBegin to kEnd: y in
-// float32, but for the activation. Registers have no indices at run time, so a tree of branches
-// leads to the instructions that name them, and all the rest of the epilogue is a loop: unrolled,
-// it would wait for its own instructions.
-template <class T, int kBegin, int kEnd>
-__device__ __forceinline__ void take(int index, const Sums<T>& sums, const Terms<T>& terms,
-                                     Chunk& out) {
-  if constexpr (kEnd - kBegin > 1) {
+// Takes a chunk out: y in float32, but for the activation.
+template <class T, int kBlock, int kChunk>
+__device__ __forceinline__ void take(const Sums<T>& sums, const Terms<T>& terms, Chunk& out) {
+#pragma unroll
+  for (int i = 0; i < kChunkSums; ++i) {
+    constexpr int kFirst = kChunk * kChunkSums;
+    const int h = i / 2 % 2;
+    out[i] = 0;
+    // Instructions that the compiler leaves in their branch: it would index memory instead.
+    if (kFirst + i < T::kTokens / 2) {
+      asm volatile("fma.rn.f32 %0, %1, %2, %3;"
+                   : "=f"(out[i])
+                   : "f"(sums[kBlock][kFirst + i]), "f"(terms.factor[kBlock][h]),
+                     "f"(terms.offset[kBlock][h]));
+    }
+  }
+}
+
+// Calls f<index>(), where kBegin <= index < kEnd. Registers have no indices at run time, so a tree
+// of branches leads to the instructions that name them, and all the rest of the epilogue is a loop:
+// unrolled, it would wait for its own instructions.
+template <int kBegin, int kEnd, class F>
+__device__ __forceinline__ void call_with(int index, const F& f) {
+  if constexpr (kEnd - kBegin == 1) {
+    f.template operator()<kBegin>();
+  } else {
     constexpr int kMiddle = (kBegin + kEnd) / 2;
     if (index < kMiddle)
-      take<T, kBegin, kMiddle>(index, sums, terms, out);
+      call_with<kBegin, kMiddle>(index, f);
     else
-      take<T, kMiddle, kEnd>(index, sums, terms, out);
-  } else {
-    constexpr int kBlock = kBegin / kChunks<T>, kFirst = kBegin % kChunks<T> * kChunkSums;
-#pragma unroll
-    for (int i = 0; i < kChunkSums; ++i) {
-      const int h = i / 2 % 2;
-      out[i] = 0;
-      // Instructions that the compiler leaves in their branch: it would index memory instead.
-      if (kFirst + i < T::kTokens / 2) {
-        asm volatile("fma.rn.f32 %0, %1, %2, %3;"
-                     : "=f"(out[i])
-                     : "f"(sums[kBlock][kFirst + i]), "f"(terms.factor[kBlock][h]),
-                       "f"(terms.offset[kBlock][h]));
-      }
-    }
+      call_with<kMiddle, kEnd>(index, f);
   }
 }
 
@@ -734,13 +738,18 @@ __device__ __forceinline__ void store_as(const Problem& p, const Matrix& y, cons
 #pragma unroll 1
     for (int block = 0; block < kBlocks; ++block) {
       Chunk x;
-      take<T, 0, kBlocks * kChunks<T>>(block * kChunks<T> + chunk, sums, terms, x);
       if constexpr (kIsGated) {
         Chunk up;
-        take<T, kChunks<T>, 2 * kChunks<T>>(kChunks<T> + chunk, sums, terms, up);
+        call_with<0, kChunks<T>>(chunk, [&]<int kChunk>() {
+          take<T, 0, kChunk>(sums, terms, x);
+          take<T, 1, kChunk>(sums, terms, up);
+        });
         if (e.gate_activation == Activation::kGeluTanh) gate<Activation::kGeluTanh>(x, up);
         if (e.gate_activation == Activation::kSilu) gate<Activation::kSilu>(x, up);
       } else {
+        call_with<0, kBlocks * kChunks<T>>(block * kChunks<T> + chunk, [&]<int kIndex>() {
+          take<T, kIndex / kChunks<T>, kIndex % kChunks<T>>(sums, terms, x);
+        });
         activate(e, x);
       }
       write(x, chunk, block, buffers, buffer);
