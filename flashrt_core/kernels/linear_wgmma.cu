@@ -166,14 +166,14 @@ struct Walk {
   }
 };
 
-// The row of W that is row r of a tile in shared memory. In a gated tile every warp group has 64
-// channels of the first half and the same ones of the second, so that a thread holds both factors.
+// The row of W where block `block` of the channels of a tile starts. In a gated tile every warp
+// group has 64 channels of the first half and the same ones of the second, so that a thread holds
+// both factors.
 template <class T>
-__device__ __forceinline__ int weight_row(const Problem& p, int channel_tile, int r) {
-  if (!p.up) return channel_tile * T::kChannels + r;
-  const int block = r / kBlockChannels;
-  return block % 2 * p.up + channel_tile * (T::kChannels / 2) + block / 2 * kBlockChannels +
-         r % kBlockChannels;
+__device__ __forceinline__ int weight_row(const Problem& p, int channel_tile, unsigned block) {
+  const int first = channel_tile * T::kChannels;
+  return p.up ? first / 2 + static_cast<int>(block % 2 * p.up + block / 2 * kBlockChannels)
+              : first + static_cast<int>(block * kBlockChannels);
 }
 
 // A position in the ring of stages, and the parity of the phase in which it is filled.
@@ -245,10 +245,12 @@ class Loader {
     arrive_expecting(shared_.full(stage), p_.stage_bytes);
   }
   __device__ __forceinline__ void copy_weight(int channel_tile, int block, int stage) const {
-    const int part = T::kChannels >> p_.cluster.token_bits;
-    for (int r = at_.token * part; r < (at_.token + 1) * part; r += p_.box_channels) {
-      copy(p_.weight, block, weight_row<T>(p_, channel_tile, r),
-           shared_.weight(stage) + r * sm90::kSwizzleBytes, stage, masks_.weight);
+    const unsigned part = T::kChannels >> p_.cluster.token_bits, first = at_.token * part;
+    for (unsigned r = first; r < first + part; r += p_.box_channels) {
+      const int row = weight_row<T>(p_, channel_tile, r / kBlockChannels) +
+                      static_cast<int>(r % kBlockChannels);
+      copy(p_.weight, block, row, shared_.weight(stage) + r * sm90::kSwizzleBytes, stage,
+           masks_.weight);
     }
   }
   __device__ __forceinline__ void copy_x(int token_tile, int block, int stage) const {
@@ -542,11 +544,10 @@ __device__ __forceinline__ Operands<T> operands_of(const Problem& p, const Consu
   Operands<T> operands;
 #pragma unroll
   for (int b = 0; b < T::kBlocks; ++b) {
+    const int first = weight_row<T>(p, channel_tile, me.group * T::kBlocks + b);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int r =
-          (me.group * T::kBlocks + b) * kBlockChannels + me.warp * 16 + me.lane / 4 + 8 * h;
-      const int row = weight_row<T>(p, channel_tile, r);
+      const int row = first + me.warp * 16 + me.lane / 4 + 8 * h;
       const bool is_inside = row < static_cast<int>(e.y.width);
       operands.scale[b][h] = e.scales && is_inside ? e.scales[e.is_per_channel ? row : 0] : 1;
       operands.bias[b][h] = e.bias && is_inside ? e.bias[row] : 0;
