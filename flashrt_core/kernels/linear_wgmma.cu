@@ -23,7 +23,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <utility>
 
 #include "kernels/common.cuh"
 #include "kernels/linear_epilogue.cuh"
@@ -350,9 +349,9 @@ __device__ __forceinline__ void produce(const Problem& p, const Place& at, const
       fill(loader, k, begun, shared, walk.channel_tile(p, at), walk.token_tile(p, at), ring);
     }
     __syncwarp();
-    if (p.cluster.splits > 1) {  // the two of add_splits()
-      sm90::cluster_sync();
-      sm90::cluster_sync();
+    if (p.cluster.splits > 1) {  // the two of add_splits(), with nothing to show
+      sm90::cluster_start();
+      sm90::cluster_start();
     }
   }
   // No block ends while others still tell it what they have read.
@@ -455,18 +454,18 @@ __device__ __forceinline__ Range own_tokens(const Problem& p, const Place& at) {
           min(units * (at.split + 1) / splits * unit, T::kTokens)};
 }
 
-constexpr int kMaxSplits = 8;  // a cluster of more blocks is not portable
-constexpr int kFewSplits = 3;
-
 // Adds the sums of the blocks that computed other parts of D, for the tokens that this block
-// finishes, in an order that depends on the place alone.
+// finishes, in an order that depends on the place alone. Before the next tile cluster_wait() is
+// due.
 template <class T>
 __device__ __forceinline__ void add_splits(const Problem& p, const Place& at,
                                            const Shared<T>& shared, const Consumer& me,
                                            const Range& own, Sums<T>& sums) {
+  static_assert(T::kBlocks == 1);
   constexpr int kSteps = T::kTokens / kStepTokens;
-  const auto slot = [&](int b, int step) -> uint32_t {
-    const int index = (me.group * T::kBlocks + b) * kSteps + step;
+  constexpr int kTogether = kChunkTokens / kStepTokens;  // steps that are asked for at once
+  const auto slot = [&](int step) -> uint32_t {
+    const int index = me.group * kSteps + step;
     return shared.base + (index * sm90::kWarpGroup + me.thread) * sizeof(float4);
   };
   const auto is_own = [&](int step) {
@@ -477,55 +476,39 @@ __device__ __forceinline__ void add_splits(const Problem& p, const Place& at,
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     if (is_own(step)) continue;
-#pragma unroll
-    for (int b = 0; b < T::kBlocks; ++b) {
-      const float* s = sums[b] + 4 * step;
-      sm90::store_shared(slot(b, step), make_float4(s[0], s[1], s[2], s[3]));
-    }
+    const float* s = sums[0] + 4 * step;
+    sm90::store_shared(slot(step), make_float4(s[0], s[1], s[2], s[3]));
   }
   sm90::cluster_sync();  // the sums of all blocks are written before they are read
-  const auto from_split = [&](int i) -> uint32_t {
-    const Place other{at.channel, at.token, (at.split + i) % p.cluster.splits};
-    return address_in_block(slot(0, 0), rank_of(p.cluster, other)) - slot(0, 0);
-  };
-  const auto add = [](float* s, const float4& x) {
-    s[0] += x.x, s[1] += x.y, s[2] += x.z, s[3] += x.w;
-  };
-  if (p.cluster.splits <= kFewSplits) {  // many tokens of few blocks
-    for (int i = 1; i < p.cluster.splits; ++i) {
-      const uint32_t from = from_split(i);
+  const int splits = p.cluster.splits;
+  for (int i = 1; i < splits; ++i) {
+    const int split = at.split + i - (at.split + i < splits ? 0 : splits);
+    const uint32_t from =
+        address_in_block(shared.base, rank_of(p.cluster, {at.channel, at.token, split})) -
+        shared.base;
 #pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        if (!is_own(step)) continue;
+    for (int first = 0; first < kSteps; first += kTogether) {
+      if (!own.overlaps(first * kStepTokens, (first + kTogether) * kStepTokens)) continue;
+      float4 parts[kTogether];
 #pragma unroll
-        for (int b = 0; b < T::kBlocks; ++b)
-          add(sums[b] + 4 * step, sm90::load_from_cluster(from + slot(b, step)));
+      for (int j = 0; j < kTogether; ++j) {
+        if (first + j < kSteps && is_own(first + j))
+          parts[j] = sm90::load_from_cluster(from + slot(first + j));
       }
-    }
-  } else {  // few tokens of many blocks, which are asked at the same time
-    uint32_t from[kMaxSplits - 1];
 #pragma unroll
-    for (int i = 1; i < kMaxSplits; ++i) from[i - 1] = i < p.cluster.splits ? from_split(i) : 0;
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      if (!is_own(step)) continue;
-#pragma unroll
-      for (int b = 0; b < T::kBlocks; ++b) {
-        float4 parts[kMaxSplits - 1];
-#pragma unroll
-        for (int i = 1; i < kMaxSplits; ++i) {
-          if (i < p.cluster.splits)
-            parts[i - 1] = sm90::load_from_cluster(from[i - 1] + slot(b, step));
-        }
-#pragma unroll
-        for (int i = 1; i < kMaxSplits; ++i) {
-          if (i < p.cluster.splits) add(sums[b] + 4 * step, parts[i - 1]);
+      for (int j = 0; j < kTogether; ++j) {
+        if (first + j < kSteps && is_own(first + j)) {
+          float* s = sums[0] + 4 * (first + j);
+          s[0] += parts[j].x, s[1] += parts[j].y, s[2] += parts[j].z, s[3] += parts[j].w;
         }
       }
     }
   }
+  // They are read before the copy engine fills the stages again, and before a block ends. That
+  // orders no data: what has been added has been read.
+  sm90::settle(sums[0]);
   sm90::fence_shared();
-  sm90::cluster_sync();  // they are read before the copy engine fills the stages again
+  cluster_started();
 }
 
 // ---- the epilogue
@@ -804,6 +787,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Place& at, const
     tokens.end = min(tokens.end, rows - first_token);
     store<T>(p, me, terms_of<T>(p, operands), tokens, channel_tile, first_token, buffers, buffer,
              sums);
+    if (p.cluster.splits > 1) cluster_wait();
   }
 }
 
