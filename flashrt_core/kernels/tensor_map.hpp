@@ -18,8 +18,8 @@ CUtensorMap swizzled_tensor_map(const void* data, DType type, int64_t rows, int6
 
 // A row-major matrix whose rows form groups, cut into blocks of 128 bytes of its rows, which it has
 // a whole number of. Boxes of some blocks of the same rows of some groups: block by block, rows of
-// 128 bytes, swizzled. Rows past those of a group arrive as zeros. The strides of the map do not grow
-// from one dimension to the next: blocks lie inside rows.
+// 128 bytes, swizzled. Rows past those of a group arrive as zeros. The strides of the map do not
+// grow from one dimension to the next: blocks lie inside rows.
 struct BlockedBox {
   int rows, groups, blocks;
 };
