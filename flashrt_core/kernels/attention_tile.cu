@@ -3,16 +3,13 @@
 
 // attention of many rows on matrix units: tiles of folded rows against stages of keys.
 //
-// Layout    q, k, v: bf16 with 16-byte rows; heads of 72, 128 or 256. y: any float
-//           type. A causal mask for heads of 128.
-// Work      a block takes 64 folded rows of a kv head. Two groups of four warps hold 16 rows a
-// warp;
-//           the groups take alternate chunks of the keys, each at its own pace, so that one
-//           multiplies while the other is at its softmax, and merge at the end. With few tiles, two
-//           blocks of a cluster share the keys of one and merge through distributed memory.
-// Traffic   k and v once per block, in stages that are copied while others are multiplied; keys
-// that
-//           are settled are on their way before the wait.
+// Layout    q, k, v: bf16 with 16-byte rows; heads of 72, 128 or 256. y: any float type. A causal
+//           mask for heads of 128.
+// Work      a block takes 64 folded rows of a kv head. Two groups of four warps, of 16 rows each,
+//           take alternate chunks of the keys, each at its own pace, so that one multiplies while
+//           the other is at its softmax, and merge at the end. With few tiles, two blocks of a
+//           cluster share the keys of one and merge through distributed memory.
+// Traffic   k and v once per block, in stages that are copied while others are multiplied.
 // Numerics  products and sums in float32; softmax in float32 with a running maximum; weights
 //           rounded to bf16 for the second product.
 // Reference backends/cpu/attention.cpp
@@ -95,8 +92,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   float4* received = reinterpret_cast<float4*>(memory + T::kOperandBytes);
   auto* all_received = reinterpret_cast<uint64_t*>(memory + T::kOperandBytes + T::kReceivedBytes);
 
-  const bool is_settled = args.settled_begin == 0;
-  if (!is_settled) wait_for_previous();
+  wait_for_previous();
+  allow_next();
 
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int row_warp = warp % kRowWarps, key_warp = warp / kRowWarps;
@@ -151,27 +148,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     end_copy_group();
   };
 
-  // Group 2 i brings k of step i; group 2 i + 1 brings v. Of these, 2 kStages - 1 are under way at
-  // the beginning of a step, and all but 2 kStages - 2 must have ended.
+  // Group 2 i brings k of step i, and the first one q; group 2 i + 1 brings v. Of these,
+  // 2 kStages - 1 are under way at the beginning of a step, and all but 2 kStages - 2 must have
+  // ended.
   constexpr int kUnderWay = 2 * kStages - 2;
-  const auto copy_first_stages = [&] {
-#pragma unroll 1
-    for (int s = 0; s < kStages; ++s) {
-      copy_stage(args.k, k_stages, s);
-      if (s + 1 < kStages) copy_stage(args.v, v_stages, s);
-    }
-  };
-  if (is_settled) {
-    copy_first_stages();
-    wait_for_previous();
-  }
-  allow_next();
   const int end_row = args.block > 0 ? begin_row + block_rows(args) : INT32_MAX;
   const int rows = min(static_cast<int>(min(valid_rows(args.q), args.q.rows)) * group, end_row);
-  if (first_row >= rows) {  // all blocks of a cluster
-    wait_copy_groups<0>();
-    return;
-  }
+  if (first_row >= rows) return;  // all blocks of a cluster
   if constexpr (kSplits > 1) {
     if (threadIdx.x == 0) expect_bytes(all_received, T::kReceivedBytes);
     __syncwarp();
@@ -185,14 +168,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
                  row < rows);
     }
   }
-  // The first q comes with the first group, or by itself when the stages are there already.
-  if (is_settled) {
-    end_copy_group();
-    wait_copy_groups<0>();
-  } else {
-    copy_first_stages();
-    wait_copy_groups<kUnderWay>();
+#pragma unroll 1
+  for (int s = 0; s < kStages; ++s) {
+    copy_stage(args.k, k_stages, s);
+    if (s + 1 < kStages) copy_stage(args.v, v_stages, s);
   }
+  wait_copy_groups<kUnderWay>();
 
   // Addresses as load_matrices wants them: q by rows of 16, k and v by keys of 16, or by the
   // lane's own key for the last 8 columns.
