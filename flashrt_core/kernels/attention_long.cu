@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int group = warp / kGroupWarps, group_warp = warp % kGroupWarps;
   const int split = static_cast<int>(blockIdx.x) % kSplits;
   const int first_row = static_cast<int>(blockIdx.x) / kSplits * kRows;
-  const int kv_head = static_cast<int>(blockIdx.y), heads = args.heads / args.kv_heads;
+  const int kv_head = static_cast<int>(blockIdx.y), heads_per_kv = args.heads / args.kv_heads;
   const uint32_t k_chunk = shared_address(memory + kKeysAt + group * kChunkBytes);
   const uint32_t v_chunk = shared_address(memory + kValuesAt + group * kChunkBytes);
   const uint32_t k_landed = shared_address(&barriers.keys[group]);
@@ -119,30 +119,34 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();  // the barriers are there
   wait_for_previous();
   allow_next();
-  const int rows = static_cast<int>(min(valid_rows(args.q), args.q.rows)) * heads;
+  const int rows = static_cast<int>(min(valid_rows(args.q), args.q.rows)) * heads_per_kv;
   if (first_row >= rows) return;  // all blocks of a cluster
   const auto keys = visible_keys<1>(args, 0, INT32_MAX);
   const int first_chunk = group * kSplits + split;
   const auto is_there = [&](int chunk) { return chunk * kChunkKeys < keys.total; };
 
-  // One thread of a group brings its chunks.
+  // One thread of a group brings its chunks; instructions of the whole warp follow.
   const bool copies = group_warp == 0 && sm90::is_elected();
   const auto copy_chunk = [&](const CUtensorMap& map, int chunk, uint32_t to, uint32_t landed) {
-    arrive_expecting(landed, kChunkBytes);
+    if (copies) {
+      arrive_expecting(landed, kChunkBytes);
 #pragma unroll
-    for (int b = 0; b < kBoxes; ++b) {
-      sm90::copy_box(map, kv_head * kHeadDim + b * kBoxColumns, keys.begin[0] + chunk * kChunkKeys,
-                     to + b * kKeyBox, landed);
+      for (int b = 0; b < kBoxes; ++b) {
+        sm90::copy_box(map, kv_head * kHeadDim + b * kBoxColumns,
+                       keys.begin[0] + chunk * kChunkKeys, to + b * kKeyBox, landed);
+      }
     }
+    __syncwarp();
   };
-  if (copies && is_there(first_chunk)) {
+  if (is_there(first_chunk)) {
     copy_chunk(k_map, first_chunk, k_chunk, k_landed);
     copy_chunk(v_map, first_chunk, v_chunk, v_landed);
   }
 #pragma unroll
   for (int i = 0; i < kRows; i += kWarps) {
     const int own = i + warp, row = first_row + own;
-    const int64_t from = row / heads * args.q.stride + (kv_head * heads + row % heads) * kHeadDim;
+    const int64_t from = row / heads_per_kv * args.q.stride +
+                         (kv_head * heads_per_kv + row % heads_per_kv) * kHeadDim;
     std::byte* to = memory + lane / 8 * kQueryBox + own * sm90::kSwizzleBytes;
     copy_async(to + (lane % 8 ^ own % 8) * 16, bytes_at(args.q, from + lane * 8), row < rows);
   }
@@ -172,7 +176,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     sm90::wait_for_products<0>();
     sm90::settle(scores);
     group_sync(group);  // k has been read
-    if (copies && is_there(next)) copy_chunk(k_map, next, k_chunk, k_landed);
+    if (is_there(next)) copy_chunk(k_map, next, k_chunk, k_landed);
 
     if (count < kChunkKeys) hide_keys(scores, count - lane % 4 * 2);
     float largest[2] = {maximum[0], maximum[1]}, offset[2], factor[2];
@@ -218,7 +222,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     sm90::settle(weights);
     if (is_there(next)) {
       group_sync(group);  // v has been read
-      if (copies) copy_chunk(v_map, next, v_chunk, v_landed);
+      copy_chunk(v_map, next, v_chunk, v_landed);
     }
   }
 
@@ -238,7 +242,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const WarpRows warp_rows{.first = first_row + group_warp * (kRows / kGroupWarps),
                            .end = rows,
                            .kv_head = kv_head,
-                           .group = heads};
+                           .group = heads_per_kv};
   if constexpr (kSplits > 1) {
     float4* slot = reinterpret_cast<float4*>(memory) + warp * kHalfSlot;
     cluster_wait();  // the other block can receive

@@ -16,8 +16,8 @@
 
 namespace flashrt::cuda {
 
-// ---- the kernels on matrix units; attention() chooses. `decode` and `tile` fold the query heads
-// of a kv head into the rows: row f of the folded rows is head f % group of token f / group.
+// ---- the kernels on matrix units; attention() chooses. `decode`, `tile` and `long` fold the query
+// heads of a kv head into the rows: row f of the folded rows is head f % group of token f / group.
 
 bool attention_decode_accepts(const AttentionArgs& args, const DeviceInfo& device);
 const char* attention_decode(const AttentionArgs& args, const Launch& launch);

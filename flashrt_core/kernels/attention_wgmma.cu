@@ -184,7 +184,8 @@ __global__ void __launch_bounds__(Tile<kRowGroups, kKeys>::kThreads, 1)
   const int end_row = min(p.rows, begin_row + p.block_rows);
   const int begin_key = max(p.range_begin, begin_row);
   const int all_keys = max(0, min(p.range_end, begin_row + p.block_rows) - begin_key);
-  const int share = (all_keys + 1) / kKeyGroups, first_key = begin_key + key_group * share;
+  const int share = (all_keys + kKeyGroups - 1) / kKeyGroups;
+  const int first_key = begin_key + key_group * share;
   const int keys = max(0, min(share, all_keys - key_group * share));  // of this warp group
 
   const std::byte* q = p.q + head * kHeadDim * 2 + int64_t{first_row} * p.q_stride;
@@ -359,20 +360,19 @@ const char* attention_wgmma(const AttentionArgs& args, const Launch& launch) {
     return static_cast<int>(m.stride * static_cast<int64_t>(sizeof(bf16)));
   };
   const AttentionRange& range = args.ranges[0];
-  const Problem problem{
-      .q = static_cast<const std::byte*>(args.q.data),
-      .k = static_cast<const std::byte*>(args.k.data),
-      .v = static_cast<const std::byte*>(args.v.data),
-      .q_stride = row_bytes(args.q),
-      .k_stride = row_bytes(args.k),
-      .v_stride = row_bytes(args.v),
-      .y = args.y,
-      .scale = args.scale * kLog2E,
-      .rows = static_cast<int>(args.q.rows),
-      .range_begin = range.begin,
-      .range_end = std::min(range.begin + range.count, static_cast<int>(args.k.rows)),
-      .block_rows = block_rows(args),
-      .tiles_of_block = tiles_of_block(args, v.rows)};
+  const Problem problem{.q = static_cast<const std::byte*>(args.q.data),
+                        .k = static_cast<const std::byte*>(args.k.data),
+                        .v = static_cast<const std::byte*>(args.v.data),
+                        .q_stride = row_bytes(args.q),
+                        .k_stride = row_bytes(args.k),
+                        .v_stride = row_bytes(args.v),
+                        .y = args.y,
+                        .scale = args.scale * kLog2E,
+                        .rows = static_cast<int>(args.q.rows),
+                        .range_begin = range.begin,
+                        .range_end = range.begin + range.count,
+                        .block_rows = block_rows(args),
+                        .tiles_of_block = tiles_of_block(args, v.rows)};
   const dim3 grid(static_cast<unsigned>(tiles(args, v.rows)), static_cast<unsigned>(args.heads));
   launch_kernel(kName, v.kernel, grid, static_cast<unsigned>(v.threads), v.shared_bytes, launch, 1,
                 problem);
