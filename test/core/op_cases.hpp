@@ -116,6 +116,26 @@ class CaseBuilder {
   std::vector<double>& data_of(Value value) {
     return case_.data.at(case_.plan[case_.plan.storage_of(value)].name);
   }
+  // Keys outside the ranges become NaN.
+  void spoil_other_keys(const Attention& op) {
+    const auto spoil = [&](int64_t begin, int64_t end) {
+      for (const Value value : {op.k, op.v}) {
+        const ValueInfo& info = case_.plan[value];
+        const int64_t stride = case_.plan[case_.plan.storage_of(value)].shape.width();
+        for (int64_t row = begin; row < end; ++row) {
+          std::fill_n(data_of(value).begin() + info.offset + row * stride, info.shape.width(),
+                      std::numeric_limits<double>::quiet_NaN());
+        }
+      }
+    };
+    int64_t end = 0;
+    for (const KeyRange& range : op.ranges) {
+      spoil(end, range.begin);
+      end = range.begin + range.count;
+      if (range.length) end += static_cast<int64_t>(data_of(range.length)[0]);
+    }
+    spoil(end, case_.plan[op.k].shape.rows());
+  }
   void set_scale(const std::string& site, float scale) { case_.scales[site] = {scale}; }
   void amplifies(double factor) { case_.amplification = factor; }
   std::mt19937& random() { return random_; }
@@ -608,16 +628,7 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
     Attention op = prepare(b, {8, 1, 32, 10, 60}, DType::kF32);
     const Value n = b.integer("n", length);
     op.ranges = {{.begin = 0, .count = 10, .length = {}}, {.begin = 20, .count = 4, .length = n}};
-    std::vector<double>& k = b.data_of(op.k);
-    std::vector<double>& v = b.data_of(op.v);
-    const int64_t stride = 32 + 3;
-    for (int64_t key = 0; key < 60; ++key) {
-      if (key < 10 || (20 <= key && key < 24 + length)) continue;
-      for (int64_t i = 0; i < 32; ++i) {  // outside the ranges: never read
-        k[(key + 1) * stride + 2 + i] = v[(key + 1) * stride + 2 + i] =
-            std::numeric_limits<double>::quiet_NaN();
-      }
-    }
+    b.spoil_other_keys(op);
     cases.push_back(std::move(b).build(op));
   }
   {
@@ -677,6 +688,15 @@ inline void add_model_attention_cases(std::vector<OpCase>& cases) {
     op.ranges = {{.begin = 0, .count = s.rows, .length = {}}};
     cases.push_back(std::move(b).build(op));
   }
+  {  // the first block sees no key, the last one is shorter
+    CaseBuilder b("attention_vision_range", Layout::kAligned);
+    Attention op = prepare(b, 2, 2, 72, {.capacity = 100}, {.capacity = 100}, DType::kF32);
+    op.mask = Mask::kBlock;
+    op.mask_argument = 30;
+    op.ranges = {{.begin = 35, .count = 60}};
+    b.spoil_other_keys(op);
+    cases.push_back(std::move(b).build(op));
+  }
   // The cache holds `suffix` rows, then the images, then a prompt of some of its capacity.
   struct Cached {
     const char* name;
@@ -707,15 +727,25 @@ inline void add_model_attention_cases(std::vector<OpCase>& cases) {
     op.ranges = {{.begin = begin, .count = s.suffix + s.images - begin, .length = n}};
     cases.push_back(std::move(b).build(op));
   }
-  {  // a state token: keys before and after rows that it must not see
-    CaseBuilder b("attention_decode_ranges", Layout::kAligned);
+  // A state token: keys before and after rows that it must not see. The same of many rows.
+  for (const int rows : {11, 70}) {
+    CaseBuilder b(text("attention_ranges_256_", rows), Layout::kAligned);
     const Value n = b.integer("n", 21);
-    const Rows cache{.capacity = 110, .length = n, .base = 80};
-    Attention op = prepare(b, 8, 1, 256, {.capacity = 11}, cache, DType::kBF16);
+    const Rows cache{.capacity = 210, .length = n, .base = 180};
+    Attention op = prepare(b, 8, 1, 256, {.capacity = rows}, cache, DType::kBF16);
     op.ranges = {{.begin = 0, .count = 1, .length = {}},
                  {.begin = 1, .count = 0, .length = {}},
-                 {.begin = 5, .count = 40, .length = {}},
-                 {.begin = 60, .count = 20, .length = n}};
+                 {.begin = 5, .count = 140, .length = {}},
+                 {.begin = 160, .count = 20, .length = n}};
+    b.spoil_other_keys(op);
+    cases.push_back(std::move(b).build(op));
+  }
+  // A prefix on two kv heads, and one of no keys.
+  for (const int count : {170, 0}) {
+    CaseBuilder b(text("attention_prefix_kv_heads_", count), Layout::kAligned);
+    Attention op = prepare(b, 16, 2, 256, {.capacity = 66}, {.capacity = 180}, DType::kF32);
+    op.ranges = {{.begin = 7, .count = count}};
+    b.spoil_other_keys(op);
     cases.push_back(std::move(b).build(op));
   }
   // Heads of 48 over columns of a value: tokens of one sort, text around images, more ranges than
@@ -739,6 +769,16 @@ inline void add_model_attention_cases(std::vector<OpCase>& cases) {
                   Layout::kAligned);
     Attention op = prepare(b, 3, 3, 48, {.capacity = s.rows}, {.capacity = s.keys}, s.type);
     op.ranges = s.ranges;
+    b.spoil_other_keys(op);
+    cases.push_back(std::move(b).build(op));
+  }
+  {
+    CaseBuilder b("attention_48_length", Layout::kAligned);
+    const Value n = b.integer("n", 10);
+    Attention op = prepare(b, 3, 3, 48, {.capacity = 40, .length = n, .base = 8}, {.capacity = 60},
+                           DType::kF32);
+    op.ranges = {{.begin = 1, .count = 30, .length = n}};
+    b.spoil_other_keys(op);
     cases.push_back(std::move(b).build(op));
   }
   // Causal, heads of 128 in pairs. The rows of an observation come first in the cache, those of the
