@@ -76,9 +76,9 @@ __device__ __forceinline__ uint64_t values_descriptor(uint32_t address) {
 
 __device__ __forceinline__ void group_sync(int group) {
   if (group == 0) {
-    named_barrier<1, sm90::kWarpGroup>();
+    sync_threads(1, sm90::kWarpGroup);
   } else {
-    named_barrier<2, sm90::kWarpGroup>();
+    sync_threads(2, sm90::kWarpGroup);
   }
 }
 

@@ -109,14 +109,6 @@ __device__ __forceinline__ void load_ahead(const std::byte* p, uint32_t& word) {
   asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(word) : "l"(p));
 }
 
-// ---- barriers
-
-// A barrier of some warps of a block; number 0 is __syncthreads().
-template <int kNumber, int kThreads>
-__device__ __forceinline__ void named_barrier() {
-  asm volatile("bar.sync %0, %1;" ::"n"(kNumber), "n"(kThreads) : "memory");
-}
-
 // ---- matrix instructions on bf16. Lane 4 g + t of a warp holds, of each 8 x 8 matrix that
 // load_matrices brings, columns 2t and 2t + 1 of row g; transposed: rows 2t and 2t + 1 of column g.
 // Lanes 8 i to 8 i + 7 give the addresses of the rows of matrix i.

@@ -33,9 +33,9 @@ constexpr int kRows = kRowWarps * kWarpRows;
 __device__ __forceinline__ void group_sync(int key_warp) {
   static_assert(kKeyWarps == 2);
   if (key_warp == 0) {
-    named_barrier<1, kGroupThreads>();
+    sync_threads(1, kGroupThreads);
   } else {
-    named_barrier<2, kGroupThreads>();
+    sync_threads(2, kGroupThreads);
   }
 }
 

@@ -225,9 +225,9 @@ __global__ void __launch_bounds__(Tile<kRowGroups, kKeys>::kThreads, 1)
 
   const auto key_group_sync = [&] {
     if (key_group == 0) {
-      named_barrier<1, kKeyWarps * kWarp>();
+      sync_threads(1, kKeyWarps * kWarp);
     } else {
-      named_barrier<2, kKeyWarps * kWarp>();
+      sync_threads(2, kKeyWarps * kWarp);
     }
   };
   const uint64_t q_at = swapped_descriptor(shared_address(q_tile));

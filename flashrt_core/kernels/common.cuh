@@ -245,6 +245,17 @@ __device__ __forceinline__ void store_floats(T* p, const float (&x)[N], const Di
   store_vector(reinterpret_cast<uint32_t*>(p), words);
 }
 
+// ---- barriers of some of the warps of a block, each with a number of its own; 0 is
+// __syncthreads()
+
+__device__ __forceinline__ void sync_threads(int number, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+// The part of those threads that need not wait.
+__device__ __forceinline__ void arrive_threads(int number, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 // ---- reductions, in a fixed order
 
 __device__ __forceinline__ float warp_sum(float x) {

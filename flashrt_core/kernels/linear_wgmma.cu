@@ -409,7 +409,7 @@ __device__ __forceinline__ void multiply(const Range& k, const Shared<T>& shared
                                          Ring<T>& ring, Sums<T>& sums) {
   using Product = sm90::Product<typename T::Element, T::kTokens>;
   constexpr int kBlockBytes = kBlockChannels * sm90::kSwizzleBytes;
-  if (lead >= 0 && me.group == 1) sm90::sync_threads(kLead, kConsumerThreads);
+  if (lead >= 0 && me.group == 1) sync_threads(kLead, kConsumerThreads);
   int previous = -1;
   uint32_t is_sum = 0;
   for (int block = k.begin; block < k.end; ++block, ring.advance()) {
@@ -433,7 +433,7 @@ __device__ __forceinline__ void multiply(const Range& k, const Shared<T>& shared
     if (previous >= 0) release(previous);
     previous = ring.stage;
     if (block == lead && me.group == 0) {
-      sm90::arrive_threads(kLead, kConsumerThreads);
+      arrive_threads(kLead, kConsumerThreads);
     }
   }
   sm90::wait_for_products<0>();
@@ -472,7 +472,7 @@ __device__ __forceinline__ void add_splits(const Problem& p, const Place& at,
     return own.overlaps(step * kStepTokens, (step + 1) * kStepTokens);
   };
   // Both consumers have read the last stage before either overwrites it with sums.
-  sm90::sync_threads(kBothConsumers, kConsumerThreads);
+  sync_threads(kBothConsumers, kConsumerThreads);
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     if (is_own(step)) continue;
@@ -652,7 +652,7 @@ class Writer {
 #pragma unroll
       for (int m = 0; m < 4; ++m) matrices[m] = matrix(x, step, m);
       sm90::store_transposed(buffer + to_, matrices);
-      sm90::sync_threads(kGroups + me_.group, sm90::kWarpGroup);
+      sync_threads(kGroups + me_.group, sm90::kWarpGroup);
       const uint4 values = ordered(sm90::load_shared(buffer + from_));
       buffer = 2 * buffers + kStagingBytes - buffer;  // the other one
       const int first = chunk * kChunkTokens + step * kStepTokens, token = first + row_;

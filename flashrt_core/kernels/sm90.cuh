@@ -140,14 +140,6 @@ __device__ __forceinline__ uint4 load_shared(uint32_t address) {
 __device__ __forceinline__ void fence_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// A barrier of its own number for some of the warps of a block.
-__device__ __forceinline__ void sync_threads(int number, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
-}
-// The part of those threads that need not wait.
-__device__ __forceinline__ void arrive_threads(int number, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
-}
 // Four 8 x 8 matrices of 16-bit values, transposed. Lane 4i + j holds (row i, columns 2j, 2j + 1)
 // of each; column c of matrix m is written to the 16 bytes at the address of lane 8m + c.
 __device__ __forceinline__ void store_transposed(uint32_t address, const uint32_t (&m)[4]) {
