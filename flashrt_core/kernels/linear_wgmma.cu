@@ -959,9 +959,10 @@ bool linear_wgmma_accepts(const LinearArgs& args, int configuration, const Devic
   const TileKernel& tile = tile_kernel(args, c);
   if (tile.shared_bytes > device.shared_bytes_per_block || (args.glu && !tile.can_gate))
     return false;
-  // A tile is no larger than what it computes by far, nor a cluster at all, and D is split only to
-  // occupy the device.
-  if (!args.glu && args.x.rows * 4 < tile.tokens) return false;
+  // A tile is no larger than what it computes by far, unless few rows need it for their gate (then
+  // it takes them without the gate as well), nor a cluster at all, and D is split only to occupy
+  // the device.
+  if (!tile.can_gate && args.x.rows * 4 < tile.tokens) return false;
   const int64_t width = args.glu ? args.glu->y.width : args.y.width;
   const int64_t channels = args.glu ? tile.channels / 2 : tile.channels;
   if (divided_up(width, channels) < c.cluster.channels()) return false;

@@ -74,7 +74,86 @@ LinearArgs with_length(LinearArgs args) {
   return args;
 }
 
-bool is_paired(const LinearArgs& args) { return args.glu || args.rope || args.euler; }
+LinearArgs with_glu(LinearArgs args, DType y) {
+  args.y.data = nullptr;
+  args.glu = GluArgs{.gate_up = args.y, .y = matrix(args.y.rows, args.y.width / 2, y)};
+  return args;
+}
+
+LinearArgs with_rope(LinearArgs args) {
+  constexpr int kHeads = 2, kHeadDim = 64;
+  args.y.data = nullptr;
+  args.rope = QkvRopeArgs{.qkv = args.y, .heads = kHeads, .kv_heads = 1, .head_dim = kHeadDim};
+  args.rope->q = matrix(args.y.rows, kHeads * kHeadDim, DType::kBF16);
+  args.rope->k = args.rope->v = matrix(args.y.rows, kHeadDim, DType::kBF16);
+  return args;
+}
+
+LinearArgs with_weight(LinearArgs args, DType type) {
+  args.weight.type = type;
+  return args;
+}
+
+LinearArgs with_euler(LinearArgs args) {
+  args.euler = EulerArgs{.actions = args.y, .velocity = args.y, .step = -0.1f};
+  return args;
+}
+
+// Calls of every kind, of which every configuration of our own kernels takes some. The last two
+// have more tiles of any size than there are multiprocessors.
+std::vector<LinearArgs> calls() {
+  constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16, kF16 = DType::kF16,
+                  kE4M3 = DType::kE4M3;
+  return {with_glu(linear(10, 4096, 128, kE4M3, kBF16, 128), kE4M3),
+          with_glu(linear(50, 4096, 128, kE4M3, kBF16, 128), kE4M3),
+          with_glu(with_weight(linear(10, 4096, 128, kF16, kBF16, 128), kE4M3), kF16),
+          with_glu(with_weight(linear(50, 4096, 128, kF16, kBF16, 128), kE4M3), kF16),
+          with_glu(linear(50, 1024, 128, kE4M3, kBF16, 128), kE4M3),
+          with_glu(with_weight(linear(50, 1024, 128, kF16, kBF16, 128), kE4M3), kF16),
+          with_rope(linear(33, 1024, 256, kBF16, kBF16)),
+          linear(64, 1024, 64, kBF16, kBF16),
+          linear(24, 4096, 256, kE4M3, kBF16, 256),
+          linear(51, 1536, 192, kE4M3, kE4M3, 192),
+          linear(17, 6144, 128, kE4M3, kBF16, 128),
+          linear(51, 1536, 192, kBF16, kBF16),
+          linear(17, 1536, 192, kBF16, kBF16),
+          linear(1, 1024, 192, kE4M3, kBF16, 1),
+          with_length(linear(51, 1536, 192, kE4M3, kBF16, 192)),
+          with_shift(linear(51, 1024, 192, kE4M3, kE4M3, 192)),
+          with_shift(linear(20, 512, 64, kBF16, kBF16)),
+          with_padding(linear(51, 1024, 192, kE4M3, kBF16, 192)),
+          with_padding(linear(40, 512, 192, kBF16, kBF16)),
+          with_glu(linear(51, 1024, 256, kE4M3, kBF16, 256), kE4M3),
+          with_glu(linear(33, 512, 384, kE4M3, kBF16, 384), kBF16),
+          with_glu(linear(33, 512, 384, kBF16, kBF16), kBF16),
+          with_rope(linear(51, 1024, 256, kE4M3, kBF16, 256)),
+          with_rope(linear(51, 1024, 256, kE4M3, kF32, 256)),
+          with_weight(linear(51, 1536, 192, kF16, kBF16, 192), kE4M3),
+          with_glu(linear(10, 4096, 128, kBF16, kBF16), kBF16),
+          with_rope(linear(10, 4096, 256, kE4M3, kBF16, 256)),
+          with_rope(with_weight(linear(50, 4096, 256, kF16, kBF16, 256), kE4M3)),
+          with_euler(linear(10, 1024, 32, DType::kF32, DType::kF32)),
+          with_euler(linear(50, 32, 32, DType::kF32, DType::kF32)),
+          with_glu(linear(200, 256, 512, kE4M3, kBF16, 512), kE4M3),
+          with_glu(with_length(linear(400, 256, 512, kE4M3, kBF16, 512)), kE4M3),
+          with_glu(linear(200, 256, 512, kBF16, kBF16), kBF16),
+          linear(10, 4096, 64, kBF16, kBF16),
+          linear(64, 4096, 64, kF16, kF16),
+          linear(10, 1536, 64, kE4M3, kBF16, 64),
+          linear(522, 1024, 384, kE4M3, kBF16, 384),
+          linear(522, 1024, 384, kBF16, kBF16),
+          linear(648, 1024, 1152, kE4M3, kBF16, 1152),
+          linear(522, 128, 11392, kBF16, kBF16),
+          with_glu(linear(522, 256, 22784, kE4M3, kBF16, 22784), kE4M3)};
+}
+
+LinearArgs without_pair(LinearArgs args) {
+  args.glu.reset();
+  args.rope.reset();
+  args.euler.reset();
+  args.y.data = kSomewhere;
+  return args;
+}
 
 class LinearTunerTest : public CudaTest {
  protected:
@@ -84,15 +163,6 @@ class LinearTunerTest : public CudaTest {
     device_ = device();
     stream_ = std::make_unique<Stream>();
     library_ = std::make_unique<LibraryGemm>(true);
-  }
-
-  // A program that keeps all values runs the same choice without what follows.
-  void expect_alone(LinearArgs args, const LinearChoice& choice) const {
-    args.glu.reset();
-    args.rope.reset();
-    args.euler.reset();
-    args.y.data = kSomewhere;
-    EXPECT_TRUE(restore_linear_choice(name_of(choice), args, *library_, device_).has_value());
   }
 
   DeviceInfo device_;
@@ -148,85 +218,23 @@ TEST_F(LinearTunerTest, EveryImplementationGivesTheResultOfTheGenericKernel) {
   }
 }
 
-// With what they do as well, which the library does not. Every configuration takes part. The last
-// two calls have more tiles of any size than there are multiprocessors.
+// With what they do as well, which the library does not. Every configuration takes part.
 TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
-  constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16, kF16 = DType::kF16,
-                  kE4M3 = DType::kE4M3;
-  const auto with_glu = [](LinearArgs args, DType y) {
-    args.y.data = nullptr;
-    args.glu = GluArgs{.gate_up = args.y, .y = matrix(args.y.rows, args.y.width / 2, y)};
-    return args;
-  };
-  const auto with_rope = [](LinearArgs args) {
-    constexpr int kHeads = 2, kHeadDim = 64;
-    args.y.data = nullptr;
-    args.rope = QkvRopeArgs{.qkv = args.y, .heads = kHeads, .kv_heads = 1, .head_dim = kHeadDim};
-    args.rope->q = matrix(args.y.rows, kHeads * kHeadDim, kBF16);
-    args.rope->k = args.rope->v = matrix(args.y.rows, kHeadDim, kBF16);
-    return args;
-  };
-  const auto with_weight = [](LinearArgs args, DType type) {
-    args.weight.type = type;
-    return args;
-  };
-  const auto with_euler = [](LinearArgs args) {
-    args.euler = EulerArgs{.actions = args.y, .velocity = args.y, .step = -0.1f};
-    return args;
-  };
   // Much for every block, less than a share for each of them, and rows that do not touch each
   // other. Each ends where its memory ends.
   const auto weight_of = [](const DeviceBuffer& memory, int64_t rows, int64_t stride) {
     const int64_t width = static_cast<int64_t>(memory.size()) - (rows - 1) * stride;
-    return WeightView{
-        .data = memory.data(), .type = kE4M3, .rows = rows, .width = width, .stride = stride};
+    return WeightView{.data = memory.data(),
+                      .type = DType::kE4M3,
+                      .rows = rows,
+                      .width = width,
+                      .stride = stride};
   };
   const DeviceBuffer large(1 << 22), row(4080), padded(2 * 64 + 48);
   const std::array next_weights{weight_of(large, 1 << 12, 1 << 10), weight_of(row, 1, 4080),
                                 weight_of(padded, 3, 64)};
   std::set<std::string> seen;
-  for (const LinearArgs& call :
-       {with_glu(linear(10, 4096, 128, kE4M3, kBF16, 128), kE4M3),
-        with_glu(linear(50, 4096, 128, kE4M3, kBF16, 128), kE4M3),
-        with_glu(with_weight(linear(10, 4096, 128, kF16, kBF16, 128), kE4M3), kF16),
-        with_glu(with_weight(linear(50, 4096, 128, kF16, kBF16, 128), kE4M3), kF16),
-        with_glu(linear(50, 1024, 128, kE4M3, kBF16, 128), kE4M3),
-        with_glu(with_weight(linear(50, 1024, 128, kF16, kBF16, 128), kE4M3), kF16),
-        with_rope(linear(33, 1024, 256, kBF16, kBF16)),
-        linear(64, 1024, 64, kBF16, kBF16),
-        linear(24, 4096, 256, kE4M3, kBF16, 256),
-        linear(51, 1536, 192, kE4M3, kE4M3, 192),
-        linear(17, 6144, 128, kE4M3, kBF16, 128),
-        linear(51, 1536, 192, kBF16, kBF16),
-        linear(17, 1536, 192, kBF16, kBF16),
-        linear(1, 1024, 192, kE4M3, kBF16, 1),
-        with_length(linear(51, 1536, 192, kE4M3, kBF16, 192)),
-        with_shift(linear(51, 1024, 192, kE4M3, kE4M3, 192)),
-        with_shift(linear(20, 512, 64, kBF16, kBF16)),
-        with_padding(linear(51, 1024, 192, kE4M3, kBF16, 192)),
-        with_padding(linear(40, 512, 192, kBF16, kBF16)),
-        with_glu(linear(51, 1024, 256, kE4M3, kBF16, 256), kE4M3),
-        with_glu(linear(33, 512, 384, kE4M3, kBF16, 384), kBF16),
-        with_glu(linear(33, 512, 384, kBF16, kBF16), kBF16),
-        with_rope(linear(51, 1024, 256, kE4M3, kBF16, 256)),
-        with_rope(linear(51, 1024, 256, kE4M3, kF32, 256)),
-        with_weight(linear(51, 1536, 192, kF16, kBF16, 192), kE4M3),
-        with_glu(linear(10, 4096, 128, kBF16, kBF16), kBF16),
-        with_rope(linear(10, 4096, 256, kE4M3, kBF16, 256)),
-        with_rope(with_weight(linear(50, 4096, 256, kF16, kBF16, 256), kE4M3)),
-        with_euler(linear(10, 1024, 32, DType::kF32, DType::kF32)),
-        with_euler(linear(50, 32, 32, DType::kF32, DType::kF32)),
-        with_glu(linear(200, 256, 512, kE4M3, kBF16, 512), kE4M3),
-        with_glu(with_length(linear(400, 256, 512, kE4M3, kBF16, 512)), kE4M3),
-        with_glu(linear(200, 256, 512, kBF16, kBF16), kBF16),
-        linear(10, 4096, 64, kBF16, kBF16),
-        linear(64, 4096, 64, kF16, kF16),
-        linear(10, 1536, 64, kE4M3, kBF16, 64),
-        linear(522, 1024, 384, kE4M3, kBF16, 384),
-        linear(522, 1024, 384, kBF16, kBF16),
-        linear(648, 1024, 1152, kE4M3, kBF16, 1152),
-        linear(522, 128, 11392, kBF16, kBF16),
-        with_glu(linear(522, 256, 22784, kE4M3, kBF16, 22784), kE4M3)}) {
+  for (const LinearArgs& call : calls()) {
     const LinearScratch scratch(call, device_, *stream_);
     const LinearArgs args = scratch.args(0);
     for (const LinearChoice& choice : linear_choices(args, *library_, device_)) {
@@ -236,7 +244,6 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
       scratch.reset();
       run_linear(args, choice, *library_, nullptr, {.stream = stream_->get(), .device = &device_});
       EXPECT_LE(scratch.error(), allowed_error(args));
-      if (is_paired(args)) expect_alone(args, choice);
       const auto results = scratch.results();
       for (const WeightView& next : next_weights) {  // changes nothing
         LinearArgs with_next = args;
@@ -253,6 +260,34 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
   EXPECT_EQ(seen.size(), linear_skinny_configurations().size() +
                              linear_stream_configurations().size() +
                              linear_wgmma_configurations().size());
+}
+
+// A program that keeps all values runs the choice for a pair without its second call. This asks the
+// kernels of a device that need not be there.
+TEST(LinearKernelsTest, WhatIsAcceptedAsAPairIsAcceptedAlone) {
+  const DeviceInfo device{.name = "an H200",
+                          .major = 9,
+                          .minor = 0,
+                          .multiprocessors = 132,
+                          .l2_bytes = size_t{60} << 20,
+                          .shared_bytes_per_block = size_t{227} << 10};
+  const auto check = [&](const char* family, std::span<const char* const> configurations,
+                         bool (*accepts)(const LinearArgs&, int, const DeviceInfo&)) {
+    for (int i = 0; i < static_cast<int>(configurations.size()); ++i) {
+      int accepted = 0;
+      for (const LinearArgs& call : calls()) {
+        if (!accepts(call, i, device)) continue;
+        ++accepted;
+        EXPECT_TRUE(accepts(without_pair(call), i, device))
+            << family << " " << configurations[i] << ": [" << call.x.rows << ", " << call.x.width
+            << "] " << call.x.type << " to [" << call.y.width << "] " << call.y.type;
+      }
+      EXPECT_GT(accepted, 0) << family << " " << configurations[i];
+    }
+  };
+  check("wgmma", linear_wgmma_configurations(), linear_wgmma_accepts);
+  check("stream", linear_stream_configurations(), linear_stream_accepts);
+  check("skinny", linear_skinny_configurations(), linear_skinny_accepts);
 }
 
 // Products of e4m3 are added up as asked for by whatever kernel computes them.
