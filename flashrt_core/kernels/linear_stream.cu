@@ -385,8 +385,11 @@ Kernel kernel_for(LinearEpilogue::Following following) {
     case Following::kGlu:
       return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kGlu>;
     case Following::kRope:
-      if constexpr (kChannels == kNoHeads) return nullptr;
-      return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kRope>;
+      if constexpr (kChannels == kNoHeads) {
+        return nullptr;
+      } else {
+        return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kRope>;
+      }
     default:
       return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kNone>;
   }
