@@ -15,11 +15,19 @@ from flashrt_core.json_fields import Fields, read_object
 
 def write_result(path: Path, content: dict[str, Any]) -> None:
     """A reader sees the file as it was before, or all of the new one."""
+    text = json.dumps(content, indent=1, allow_nan=False) + '\n'
+    part = None
     try:
         with tempfile.NamedTemporaryFile('w', dir=path.parent, suffix='.part', delete=False) as file:
-            file.write(json.dumps(content, indent=1, allow_nan=False) + '\n')
-        os.replace(file.name, path)
+            part = Path(file.name)
+            file.write(text)
+        mask = os.umask(0)
+        os.umask(mask)
+        part.chmod(0o666 & ~mask)  # temporary files are their owner's alone
+        part.replace(path)
     except OSError as fault:
+        if part:
+            part.unlink(missing_ok=True)
         raise Error(f'{path} cannot be written: {fault}') from fault
 
 
