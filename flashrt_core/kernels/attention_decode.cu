@@ -309,43 +309,13 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 1 ? 2 : 1)
   if (own >= kRows) return;
   wait_for_bytes(&shared.received);  // nobody sends to this block any more
   if (row >= rows) return;
-  float2 ends[kSplits];
-  float maximum = kNoKey;
-#pragma unroll
-  for (int s = 0; s < kSplits; ++s) {
-    ends[s] = shared.ends[own][s];
-    maximum = fmaxf(maximum, ends[s].x);
-  }
-  const float offset = offset_of(maximum);
-  float total = 0, y[4] = {};
-#pragma unroll
-  for (int s = 0; s < kSplits; ++s) {
-    const float factor = exp2_approximate((ends[s].x - offset) * scale);
-    const float4 sum = shared.sums[s][own][quad];
-    total += ends[s].y * factor;
-    y[0] += sum.x * factor;
-    y[1] += sum.y * factor;
-    y[2] += sum.z * factor;
-    y[3] += sum.w * factor;
-  }
-  const float inverse = total == 0.0f ? 0.0f : 1.0f / total;
-#pragma unroll
-  for (float& element : y) element *= inverse;
+  float y[4];
+  merge_parts<kSplits>(
+      scale, [&](int s) { return shared.ends[own][s]; },
+      [&](int s) { return shared.sums[s][own][quad]; }, y);
   const int head = kv_head * group + row % group;
   const int64_t at = row / group * args.y.stride + head * kHeadDim + split * kColumns + quad * 4;
-  switch (args.y.type) {
-    case DType::kF32:
-      return store_floats(static_cast<float*>(args.y.data) + at, y, y_scale);
-    case DType::kBF16:
-      return store_floats(static_cast<bf16*>(args.y.data) + at, y, y_scale);
-    case DType::kF16:
-      return store_floats(static_cast<f16*>(args.y.data) + at, y, y_scale);
-    case DType::kE4M3:
-      return store_floats(static_cast<e4m3*>(args.y.data) + at, y, y_scale);
-    case DType::kI32:
-    case DType::kU8:
-      return;  // refused by attention()
-  }
+  store_merged(args.y, at, y, y_scale);
 }
 
 // ---- choosing

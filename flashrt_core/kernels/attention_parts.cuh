@@ -222,4 +222,53 @@ __device__ __forceinline__ void weigh(const float (&scores)[N], float scale,
   }
 }
 
+// ---- the end: four neighbouring columns of a row, whose keys were seen in parts
+
+// end_of(i) is what part i has of the row: its largest score and the sum of its weights; sum_of(i)
+// its weighted values. `scale` turns scores into powers of two.
+template <int kParts, class End, class Sum>
+__device__ __forceinline__ void merge_parts(float scale, End end_of, Sum sum_of, float (&y)[4]) {
+  float2 ends[kParts];
+  float maximum = kNoKey;
+#pragma unroll
+  for (int i = 0; i < kParts; ++i) {
+    ends[i] = end_of(i);
+    maximum = fmaxf(maximum, ends[i].x);
+  }
+  const float offset = offset_of(maximum);
+  float total = 0;
+#pragma unroll
+  for (float& element : y) element = 0;
+#pragma unroll
+  for (int i = 0; i < kParts; ++i) {
+    const float factor = exp2_approximate((ends[i].x - offset) * scale);
+    const float4 sum = sum_of(i);
+    total += ends[i].y * factor;
+    y[0] += sum.x * factor;
+    y[1] += sum.y * factor;
+    y[2] += sum.z * factor;
+    y[3] += sum.w * factor;
+  }
+  const float inverse = total == 0.0f ? 0.0f : 1.0f / total;
+#pragma unroll
+  for (float& element : y) element *= inverse;
+}
+
+__device__ __forceinline__ void store_merged(const Matrix& m, int64_t at, const float (&y)[4],
+                                             const Divisor& scale) {
+  switch (m.type) {
+    case DType::kF32:
+      return store_floats(static_cast<float*>(m.data) + at, y, scale);
+    case DType::kBF16:
+      return store_floats(static_cast<bf16*>(m.data) + at, y, scale);
+    case DType::kF16:
+      return store_floats(static_cast<f16*>(m.data) + at, y, scale);
+    case DType::kE4M3:
+      return store_floats(static_cast<e4m3*>(m.data) + at, y, scale);
+    case DType::kI32:
+    case DType::kU8:
+      return;  // refused by attention()
+  }
+}
+
 }  // namespace flashrt::cuda

@@ -233,43 +233,13 @@ __global__ void __launch_bounds__(kThreads)
   const int half = warp / kQuads, quad = warp % kQuads;
   const int own = half * 8 + lane_row, row = first_row + own;
   if (row >= rows) return;
-  float2 ends[kWarps];
-  float largest = kNoKey;
-#pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
-    ends[w] = shared.ends[w][own];
-    largest = fmaxf(largest, ends[w].x);
-  }
-  const float offset = offset_of(largest);
-  float weight = 0, y[4] = {};
-#pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
-    const float factor = exp2_approximate((ends[w].x - offset) * scale);
-    const float4 sum = shared.sums[w][warp][lane];
-    weight += ends[w].y * factor;
-    y[0] += sum.x * factor;
-    y[1] += sum.y * factor;
-    y[2] += sum.z * factor;
-    y[3] += sum.w * factor;
-  }
-  const float inverse = weight == 0.0f ? 0.0f : 1.0f / weight;
-#pragma unroll
-  for (float& element : y) element *= inverse;
+  float y[4];
+  merge_parts<kWarps>(
+      scale, [&](int w) { return shared.ends[w][own]; },
+      [&](int w) { return shared.sums[w][warp][lane]; }, y);
   const int column = quad < 2 ? lane_part * 8 + quad * 4 : kWideDims + lane_part * 4;
   const int64_t at = row * args.y.stride + head * kHeadDim + column;
-  switch (args.y.type) {
-    case DType::kF32:
-      return store_floats(static_cast<float*>(args.y.data) + at, y, y_scale);
-    case DType::kBF16:
-      return store_floats(static_cast<bf16*>(args.y.data) + at, y, y_scale);
-    case DType::kF16:
-      return store_floats(static_cast<f16*>(args.y.data) + at, y, y_scale);
-    case DType::kE4M3:
-      return store_floats(static_cast<e4m3*>(args.y.data) + at, y, y_scale);
-    case DType::kI32:
-    case DType::kU8:
-      return;  // refused by attention()
-  }
+  store_merged(args.y, at, y, y_scale);
 }
 
 }  // namespace
