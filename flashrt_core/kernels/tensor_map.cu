@@ -3,6 +3,10 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <array>
+#include <string>
+
 #include "kernels/launch.hpp"
 #include "kernels/tensor_map.hpp"
 
@@ -42,52 +46,48 @@ CUtensorMapDataType map_type(DType type) {
   return CU_TENSOR_MAP_DATA_TYPE_UINT8;
 }
 
+// A map of N dimensions, whose boxes arrive swizzled by 128 bytes. Strides are in bytes.
+template <size_t N>
+CUtensorMap encoded(const void* data, DType type, const std::array<int64_t, N>& extents,
+                    const std::array<int64_t, N - 1>& strides, const std::array<int64_t, N>& box) {
+  static const Encode encode = driver_encode();
+  std::array<cuuint64_t, N> sizes, steps;
+  std::array<cuuint32_t, N> boxes, every;
+  std::copy(extents.begin(), extents.end(), sizes.begin());
+  std::copy(strides.begin(), strides.end(), steps.begin());
+  std::copy(box.begin(), box.end(), boxes.begin());
+  every.fill(1);
+  CUtensorMap map;
+  const CUresult status =
+      encode(&map, map_type(type), N, const_cast<void*>(data), sizes.data(), steps.data(),
+             boxes.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status == CUDA_SUCCESS) return map;
+  const auto list = [](const auto& numbers) {
+    std::string all;
+    for (const int64_t number : numbers) all += text(all.empty() ? "" : ", ", number);
+    return text("[", all, "]");
+  };
+  throw Error(text("cuTensorMapEncodeTiled: error ", static_cast<int>(status), " for ", type,
+                   " at ", data, ", extents ", list(extents), ", strides ", list(strides),
+                   " bytes, boxes of ", list(box)));
+}
+
 }  // namespace
 
 CUtensorMap swizzled_tensor_map(const void* data, DType type, int64_t rows, int64_t width,
                                 int64_t stride, int box_rows) {
-  static const Encode encode = driver_encode();
   const auto element = static_cast<int64_t>(size_of(type));
-  const cuuint64_t extents[] = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(stride * element)};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(kBoxBytes / element),
-                            static_cast<cuuint32_t>(box_rows)};
-  const cuuint32_t steps[] = {1, 1};
-  CUtensorMap map;
-  const CUresult status =
-      encode(&map, map_type(type), 2, const_cast<void*>(data), extents, strides, box, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  FLASHRT_CHECK(status == CUDA_SUCCESS, "cuTensorMapEncodeTiled: error ", static_cast<int>(status),
-                " for [", rows, ", ", width, "] ", type, " with a row every ", stride,
-                " elements at ", data, ", boxes of ", box_rows, " rows");
-  return map;
+  return encoded<2>(data, type, {width, rows}, {stride * element}, {kBoxBytes / element, box_rows});
 }
 
 CUtensorMap blocked_tensor_map(const void* data, DType type, int64_t group_rows, int64_t groups,
                                int64_t width, int64_t stride, const BlockedBox& box) {
-  static const Encode encode = driver_encode();
   const auto element = static_cast<int64_t>(size_of(type));
   const int64_t block = kBoxBytes / element;
-  const cuuint64_t extents[] = {static_cast<cuuint64_t>(block), static_cast<cuuint64_t>(group_rows),
-                                static_cast<cuuint64_t>(groups),
-                                static_cast<cuuint64_t>(width / block)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(stride * element),
-                                static_cast<cuuint64_t>(group_rows * stride * element), kBoxBytes};
-  const cuuint32_t boxes[] = {static_cast<cuuint32_t>(block), static_cast<cuuint32_t>(box.rows),
-                              static_cast<cuuint32_t>(box.groups),
-                              static_cast<cuuint32_t>(box.blocks)};
-  const cuuint32_t steps[] = {1, 1, 1, 1};
-  CUtensorMap map;
-  const CUresult status =
-      encode(&map, map_type(type), 4, const_cast<void*>(data), extents, strides, boxes, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  FLASHRT_CHECK(status == CUDA_SUCCESS, "cuTensorMapEncodeTiled: error ", static_cast<int>(status),
-                " for ", groups, " x [", group_rows, ", ", width, "] ", type, " with a row every ",
-                stride, " elements at ", data, ", boxes of ", box.groups, " x ", box.rows,
-                " rows and ", box.blocks, " blocks");
-  return map;
+  return encoded<4>(data, type, {block, group_rows, groups, width / block},
+                    {stride * element, group_rows * stride * element, kBoxBytes},
+                    {block, box.rows, box.groups, box.blocks});
 }
 
 }  // namespace flashrt::cuda
