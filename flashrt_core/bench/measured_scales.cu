@@ -26,7 +26,6 @@ __device__ float scale_of(float amax) {
 __global__ void __launch_bounds__(kThreads) amax_kernel(const MeasuredQuantizeArgs args) {
   __shared__ int block_max;
   wait_for_previous();
-  allow_next();
   if (threadIdx.x == 0) block_max = 0;
   float amax = 0;
   const int64_t rows = valid_rows(args.x);
@@ -43,7 +42,6 @@ __global__ void __launch_bounds__(kThreads) amax_kernel(const MeasuredQuantizeAr
 
 __global__ void __launch_bounds__(kThreads) scale_kernel(const MeasuredQuantizeArgs args) {
   wait_for_previous();
-  allow_next();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < args.scale_count)
     args.product_scales[i] = __fmul_rn(args.weight_scales[i], scale_of(*args.amax));
@@ -51,7 +49,6 @@ __global__ void __launch_bounds__(kThreads) scale_kernel(const MeasuredQuantizeA
 
 __global__ void __launch_bounds__(kThreads) codes_kernel(const MeasuredQuantizeArgs args) {
   wait_for_previous();
-  allow_next();
   Matrix y = args.y;
   y.scale = scale_of(*args.amax);
   const int64_t width = args.x.width, count = valid_rows(args.x) * width;

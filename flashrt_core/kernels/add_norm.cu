@@ -125,7 +125,6 @@ __global__ void __launch_bounds__(kThreads)
   clear_unowned(sums);
   clear_unowned(squares);
   wait_for_previous();
-  allow_next();
 
   float other_gate[kColumns], other_scale[kColumns], other_shift[kColumns];
   if constexpr (kStyles > 0) load_style(args.style, column, gate, scale, shift);
@@ -262,7 +261,6 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ float x[];  // the row; every thread reads only what it wrote
   __shared__ Slots sums, squares;
   wait_for_previous();
-  allow_next();
   const int64_t row = blockIdx.x;
   if (row >= valid_rows(args.residual)) return;
   const bool is_committed = args.committed_rows && row < *args.committed_rows;

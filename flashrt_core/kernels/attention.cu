@@ -30,7 +30,6 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ int rows[kTileKeys];  // of the keys of a tile
 
   wait_for_previous();
-  allow_next();
 
   const int row = blockIdx.x, head = blockIdx.y;
   if (row >= valid_rows(args.q)) return;

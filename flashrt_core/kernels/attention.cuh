@@ -31,8 +31,9 @@ struct AttentionArgs {
   int block = 0;  // > 0: query i sees the keys of its own block of so many rows
   AttentionRange ranges[kMaxRanges] = {};  // ascending
   int range_count = 0;
-  // Rows of k and v from this one on, and the lengths of the ranges, were written at least two
-  // launches ahead, so that a kernel may read them before wait_for_previous(). Negative: none.
+  // Rows of k and v from this one on, and the lengths of the ranges, were written before a launch
+  // that is not dependent, so that a kernel may read them before wait_for_previous(). Negative:
+  // none.
   int settled_begin = -1;
 };
 

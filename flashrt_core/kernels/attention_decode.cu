@@ -174,7 +174,6 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 1 ? 2 : 1)
     load_first(settled, key_count);
   }
   wait_for_previous();
-  allow_next();
 
 #pragma unroll
   for (int n = 0; n < kRowTiles; ++n) {

@@ -118,7 +118,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();  // the barriers are there
   wait_for_previous();
-  allow_next();
   const int rows = static_cast<int>(min(valid_rows(args.q), args.q.rows)) * heads_per_kv;
   if (first_row >= rows) return;  // all blocks of a cluster
   const auto keys = visible_keys<1>(args, 0, INT32_MAX);

@@ -115,7 +115,6 @@ __global__ void __launch_bounds__(kThreads)
   find_rows(warp);
   if (is_settled) load_tiles(warp);
   wait_for_previous();
-  allow_next();
   if (!is_settled) load_tiles(warp);
   // Last of the loads, because the compiler puts moves behind them, which wait. Rows past the last
   // one are not stored.

@@ -93,7 +93,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   auto* all_received = reinterpret_cast<uint64_t*>(memory + T::kOperandBytes + T::kReceivedBytes);
 
   wait_for_previous();
-  allow_next();
 
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int row_warp = warp % kRowWarps, key_warp = warp / kRowWarps;

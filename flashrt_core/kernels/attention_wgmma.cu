@@ -207,7 +207,6 @@ __global__ void __launch_bounds__(Tile<kRowGroups, kKeys>::kThreads, 1)
     *reinterpret_cast<uint4*>(of_group + at) = {};
   }
   wait_for_previous();
-  allow_next();
 
   // The warp groups with the same rows share the copies of q, those with the same keys the others.
   constexpr int kQueryWarps = kKeyGroups * kGroupWarps, kKeyWarps = kRowGroups * kGroupWarps;

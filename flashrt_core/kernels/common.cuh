@@ -26,16 +26,13 @@ inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 inline constexpr float kE4M3Limit = 448.0f;  // the largest finite code
 
-// ---- dependent launch (launch.hpp says how the two are used)
+// ---- dependent launch (launch.hpp says how it is used)
 
+// Lets the next kernel become resident, and waits until the one ahead has ended.
 __device__ __forceinline__ void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-#endif
-}
-__device__ __forceinline__ void allow_next() {
-#if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
+  cudaGridDependencySynchronize();
 #endif
 }
 

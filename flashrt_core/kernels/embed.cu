@@ -62,7 +62,6 @@ __global__ void __launch_bounds__(kThreads) patches_kernel(const PatchArgs<Pixel
   const int left = patch_column * args.patch, area = args.patch * args.patch;
   int channel = first / area, dy = first % area / args.patch, dx = first % args.patch;
   wait_for_previous();
-  allow_next();
   if (row >= args.rows) return;
   Pixel pixels[N];  // all are requested before the first is used
   bool is_pixel[N];
@@ -127,7 +126,6 @@ const char* launch_patches(const PatchesArgs& a, const Launch& launch) {
 
 __global__ void token_embed_kernel(const __grid_constant__ TokenEmbedArgs args) {
   wait_for_previous();
-  allow_next();
   const int64_t row = blockIdx.x;
   if (row >= valid_rows(args.y)) return;
   const int64_t token = args.tokens[row];
@@ -145,7 +143,6 @@ __global__ void __launch_bounds__(kThreads)
     time_embed_kernel(const __grid_constant__ TimeEmbedArgs args) {
   constexpr double kTwicePi = 6.283185307179586;
   wait_for_previous();
-  allow_next();
   const int64_t half = args.y.width / 2;
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const int64_t row = index / half, i = index % half;

@@ -39,7 +39,6 @@ __global__ void __launch_bounds__(kThreads)
     glu_vector_kernel(const __grid_constant__ VectorArgs<In, Out> args) {
   constexpr int kColumns = VectorArgs<In, Out>::kColumns;
   wait_for_previous();
-  allow_next();
   const int row = blockIdx.y;
   const int64_t column = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kColumns;
   if (column >= args.width || (args.length && row >= args.base + *args.length)) return;
@@ -91,7 +90,6 @@ bool fits_vectors(const GluArgs& a) {
 __global__ void __launch_bounds__(kThreads)
     glu_generic_kernel(const __grid_constant__ GluArgs args) {
   wait_for_previous();
-  allow_next();
   const int64_t width = args.y.width, count = valid_rows(args.y) * width;
   const int64_t stride = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count; i += stride) {

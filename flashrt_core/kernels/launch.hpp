@@ -4,12 +4,12 @@
 // How kernels are launched: the device they run on, the stream, and whether they may start before
 // the kernel ahead of them has ended.
 //
-// Dependent launch. A kernel that is launched `dependent` may become resident while the one ahead
-// still runs. Until wait_for_previous() it reads weights and constants only. Every kernel, whether
-// it is launched so or not, calls wait_for_previous() in all threads before it reads or writes
-// anything else, and allow_next() only after that. So when a kernel runs, everything two launches
-// ahead of it has ended: an operand that says so (AttentionArgs::settled_begin) may be read before
-// the wait as well.
+// Dependent launch. A kernel that is launched `dependent` becomes resident as soon as there is room
+// beside the ones ahead, several of which may still run or wait. Every kernel, whether it is
+// launched so or not, calls wait_for_previous() in all threads, and until then reads weights and
+// constants only and writes nothing. A kernel ends after its own wait, so behind that wait
+// everything ahead has ended. Ahead of it, only what lies before a launch that is not dependent is
+// known to have ended: an operand that says so (AttentionArgs::settled_begin) may be read then.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -31,7 +31,6 @@ __global__ void __launch_bounds__(kThreads)
   ChannelTerms<kColumns> terms;
   if (is_inside) terms = channel_terms<kColumns>(args.epilogue, column);
   wait_for_previous();
-  allow_next();
   if (!is_inside || row >= valid_rows(args.x)) return;
   float y[kColumns];
   load_columns(args.product, row, column, y);

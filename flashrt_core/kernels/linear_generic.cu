@@ -57,7 +57,6 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ Memory memory;
 
   wait_for_previous();
-  allow_next();
   const int64_t valid = valid_rows(args.x);
   const int64_t first_channel = static_cast<int64_t>(blockIdx.x) * kTile;
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile;

@@ -267,7 +267,6 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   // All that this kernel reads is on its way, or nearly all: memory has little to do from here on
   // until the next linear.
   if (threadIdx.x == kThreads - 1) prefetch_share(args.next_weight);
-  allow_next();
   if (threadIdx.x < kChannels) terms[threadIdx.x] = own_terms;
 
   // ---- products
@@ -442,7 +441,6 @@ __global__ void __launch_bounds__(kThreads)
 
   wait_for_previous();
   const int valid = static_cast<int>(valid_rows(args.x));
-  allow_next();
   const float* x = static_cast<const float*>(args.x.data) + k;
   for (int first = 0; first < args.x.rows; first += kBatchRows) {
     float rows[kBatchRows];

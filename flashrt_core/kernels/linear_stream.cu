@@ -270,7 +270,6 @@ __global__ void __launch_bounds__(sm90::kWarpGroup)
     prefetch_share(args.next);
   }
   __syncwarp();
-  allow_next();
   const int valid = static_cast<int>(min(valid_rows(args.rows), args.rows.rows));
   if (args.epilogue.shift.data) {
 #pragma unroll

@@ -299,7 +299,6 @@ __device__ __forceinline__ bool is_first_producer() {
 // Once the kernel ahead has ended, the valid rows of x.
 __device__ __forceinline__ int rows_after_previous(const Problem& p) {
   wait_for_previous();
-  allow_next();
   return static_cast<int>(min(valid_rows(p.rows), p.rows.rows));
 }
 

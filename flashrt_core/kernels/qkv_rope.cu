@@ -83,7 +83,6 @@ __global__ void __launch_bounds__(kIsNormalised ? kMaxNormThreads : kMaxThreads)
   if (is_rotated && !args.position)
     load_angles(args.rope, args.head_dim, first_position, j, angles);
   wait_for_previous();
-  allow_next();
 
   const int valid = args.length ? args.base + *args.length : args.rows;
   const T* in = args.qkv + row * args.qkv_stride + head * args.head_dim + j;
@@ -181,7 +180,6 @@ constexpr int kWarps = 4;  // of a block
 __global__ void __launch_bounds__(kWarps* kWarp)
     qkv_rope_generic_kernel(const __grid_constant__ QkvRopeArgs args) {
   wait_for_previous();
-  allow_next();
   const int all_heads = args.heads + 2 * args.kv_heads, lane = threadIdx.x % kWarp;
   const int64_t warp = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   const int64_t row = warp / all_heads;

@@ -25,7 +25,6 @@ constexpr int kWarps = kThreads / kWarp;
 __global__ void __launch_bounds__(kThreads)
     quantize_kernel(const __grid_constant__ QuantizeArgs args) {
   wait_for_previous();
-  allow_next();
   const int64_t width = args.x.width, count = valid_rows(args.x) * width;
   const int64_t stride = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count; i += stride)
@@ -61,7 +60,6 @@ struct WeightArgs {
 template <int N>
 __global__ void __launch_bounds__(kThreads) weight_amax_kernel(const WeightArgs args) {
   wait_for_previous();
-  allow_next();
   float amax = 0;
   for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
     const float* x = args.x + row * args.width;
@@ -85,14 +83,12 @@ __global__ void __launch_bounds__(kThreads) weight_amax_kernel(const WeightArgs 
 
 __global__ void amax_to_scale_kernel(float* scale) {
   wait_for_previous();
-  allow_next();
   *scale = scale_of(*scale);
 }
 
 template <class Y, int N>
 __global__ void __launch_bounds__(kThreads) round_weight_kernel(const WeightArgs args) {
   wait_for_previous();
-  allow_next();
   const int64_t column = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * N;
   if (column >= args.stride) return;
   for (int64_t row = blockIdx.y; row < args.rows; row += gridDim.y) {

@@ -19,7 +19,6 @@ namespace {
 __global__ void fill_random_kernel(float* out, int64_t begin, int64_t count,
                                    RandomNumbers numbers) {
   wait_for_previous();
-  allow_next();
   const int64_t stride = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride)
     out[i] = numbers[begin + i];

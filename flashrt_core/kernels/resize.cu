@@ -181,7 +181,6 @@ __global__ void __launch_bounds__(kThreads, A::kBlocks)
   __shared__ uint32_t stage[kStageBytes / kWord];
   __shared__ typename A::Sum partial[kGroups][kTileElements];
   wait_for_previous();
-  allow_next();
 
   const int size = args.size, camera = blockIdx.z;
   const int tile_row = blockIdx.y * kTileRows, tile_column = blockIdx.x * kTileColumns;

@@ -20,7 +20,6 @@ constexpr int kThreads = 128;
 __global__ void __launch_bounds__(kThreads)
     euler_step_kernel(const __grid_constant__ EulerArgs args) {
   wait_for_previous();
-  allow_next();
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const int64_t row = index / args.actions.width, column = index % args.actions.width;
   if (row >= valid_rows(args.actions)) return;

@@ -248,9 +248,13 @@ void CudaProgram::for_each_launch(When when,
 }
 
 void CudaProgram::launch(int call, int iteration, bool is_first) {
+  // Attention in a repeated stage relies on the first launch of it (Dispatch::settled_begin).
+  const Stage& stage = plan_.stage_of(call);
+  const bool begins_repeated = stage.repeat > 1 && iteration == 0 && call == stage.first;
   const Launch launch{.stream = stream_.get(),
                       .device = &context_->device,
-                      .is_dependent = !is_first && context_->options.dependent_launch &&
+                      .is_dependent = !is_first && !begins_repeated &&
+                                      context_->options.dependent_launch &&
                                       context_->device.major >= 9};
   try {
     dispatch_->launch(call, iteration, launch);

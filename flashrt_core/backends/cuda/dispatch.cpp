@@ -181,7 +181,8 @@ LinearArgs Dispatch::patch_linear_args(const PatchEmbed& op, int k) const {
 }
 
 // Keys of the cache that no call of this repeated stage writes lie at its end: they were there
-// before the stage began. Of columns of a value, all or none.
+// before the stage began, with a launch that waits for all before it. Of columns of a value, all or
+// none.
 int Dispatch::settled_begin(int call) const {
   const auto& op = std::get<Attention>(plan_.calls[call].op);
   const Stage& stage = plan_.stage_of(call);
