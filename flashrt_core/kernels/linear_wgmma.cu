@@ -18,7 +18,8 @@
 //           level, which gives 9 TB/s, or 5 TB/s where rows are on no multiples of 32 bytes: unless
 //           clusters share, that is the limit of a small tile.
 // Numerics  e4m3: the fast accumulation of the instructions, exact products in float32 sums of
-//           limited precision. A fixed order per configuration, so results repeat bit for bit.
+//           limited precision; where their activation becomes e4m3 again, it is within 2^-11
+//           max(1, |x|). A fixed order per configuration, so results repeat bit for bit.
 // Reference backends/cpu/linear.cpp
 #include <algorithm>
 #include <array>
@@ -46,9 +47,12 @@ constexpr int kBlockChannels = 64;  // the m of an instruction
 constexpr int kStepTokens = 8;      // tokens come in groups of so many
 constexpr int kMaxStages = 8;
 
-// Finished values wait in shared memory to be stored as rows. A buffer holds what the four matrices
-// of one stmatrix of each warp hold.
-constexpr int kStagingBytes = 4 * 4 * 8 * 16;  // warps, matrices, rows
+// The epilogue works on chunks of so many tokens.
+constexpr int kChunkTokens = 4 * kStepTokens;
+
+// Finished values wait in shared memory to be stored as rows. What the four matrices of one
+// stmatrix of each warp hold is a chunk of e4m3 or half a chunk of 16 bits.
+constexpr int kMatrixBytes = 4 * 4 * 8 * 16;  // warps, matrices, rows
 
 // Blocks of a cluster: `channels` (1 or 2) x `tokens` (a power of two) neighbouring tiles, each
 // computed by `splits` blocks.
@@ -79,8 +83,8 @@ __device__ __forceinline__ Place place_of(const Cluster& c, int rank) {
 struct Problem {
   CUtensorMap weight, x;
   LinearEpilogue epilogue;
-  Divisor divisor;  // of what is stored
-  Matrix rows;      // x; says how many rows are valid
+  float unit = 1;  // the reciprocal of the scale of what is stored
+  Matrix rows;     // x; says how many rows are valid
   Cluster cluster;
   int width = 0;                // of what is stored
   int up = 0;                   // the row of W where the second half starts; 0: not gated
@@ -104,9 +108,16 @@ struct Tile {
   static constexpr int kWeightBytes = kChannels * sm90::kSwizzleBytes;
   static constexpr int kStageBytes = kWeightBytes + kTokenRows * sm90::kSwizzleBytes;
   static constexpr int kBarrierBytes = 2 * sizeof(uint64_t);  // of a stage: full, empty
+  static constexpr int stages_beside(int staging_bytes) {
+    return std::min<int>(kMaxStages, (sm90::kSharedBytes - 2 * kConsumers * staging_bytes) /
+                                         (kStageBytes + kBarrierBytes));
+  }
+  // A buffer is as long as a chunk of 16 bits, unless a stage would not fit for that.
+  static constexpr int kStagingBytes =
+      stages_beside(2 * kMatrixBytes) == stages_beside(kMatrixBytes) ? 2 * kMatrixBytes
+                                                                     : kMatrixBytes;
   static constexpr int kAllStagingBytes = 2 * kConsumers * kStagingBytes;
-  static constexpr int kStages = std::min<int>(
-      kMaxStages, (sm90::kSharedBytes - kAllStagingBytes) / (kStageBytes + kBarrierBytes));
+  static constexpr int kStages = stages_beside(kStagingBytes);
   static constexpr int kStagingOffset = kStages * kStageBytes;
   static constexpr int kBarrierOffset = kStagingOffset + kAllStagingBytes;
   static constexpr int kSharedBytes = kBarrierOffset + kStages * kBarrierBytes;
@@ -123,8 +134,6 @@ struct Tile {
 constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;  // of the 168 each starts with
 constexpr int kStepBytes = 32;                                    // of a row, per instruction
 
-// The epilogue works on chunks of so many tokens.
-constexpr int kChunkTokens = 4 * kStepTokens;
 template <class T>
 constexpr int kChunks = (T::kTokens + kChunkTokens - 1) / kChunkTokens;  // of a block
 
@@ -196,7 +205,7 @@ struct Shared {
   __device__ uint32_t weight(int stage) const { return base + stage * T::kStageBytes; }
   __device__ uint32_t x(int stage) const { return weight(stage) + T::kWeightBytes; }
   __device__ uint32_t staging(int consumer) const {
-    return base + T::kStagingOffset + consumer * 2 * kStagingBytes;
+    return base + T::kStagingOffset + consumer * 2 * T::kStagingBytes;
   }
   __device__ uint32_t full(int stage) const {
     return base + T::kBarrierOffset + stage * T::kBarrierBytes;
@@ -596,28 +605,42 @@ __device__ __forceinline__ void call_with(int index, const F& f) {
   }
 }
 
-template <Activation kActivation>
-__device__ __forceinline__ void activate_all(Chunk& x) {
-#pragma unroll
-  for (int i = 0; i < kChunkSums; ++i) x[i] = activate(kActivation, x[i]);
+// activate() times `unit`. The short form is within 2^-11 max(1, |x|) of it, has half as many
+// special functions, and is for finite x: sums of e4m3 are.
+template <Activation kActivation, bool kIsShort>
+__device__ __forceinline__ float activated(float x, float unit) {
+  if constexpr (!kIsShort || kActivation == Activation::kNone) {
+    return activate(kActivation, x) * unit;  // nothing if that is 1
+  } else {
+    constexpr double kRoot = 0.7978845608028654;  // sqrt(2 / pi)
+    constexpr auto kLinear = static_cast<float>(kRoot);
+    constexpr auto kCubic = static_cast<float>(0.044715 * kRoot);
+    const float half = __fmul_rn(x, __fmul_rn(0.5f, unit));
+    float t = kActivation == Activation::kGeluTanh
+                  ? __fmul_rn(x, __fmaf_rn(kCubic, __fmul_rn(x, x), kLinear))
+                  : __fmul_rn(0.5f, x);
+    asm("tanh.approx.f32 %0, %0;" : "+f"(t));
+    return __fmaf_rn(half, t, half);
+  }
 }
 
-__device__ __forceinline__ void activate(const LinearEpilogue& e, Chunk& x) {
-  if (e.activation == Activation::kGeluTanh) activate_all<Activation::kGeluTanh>(x);
-  if (e.activation == Activation::kSilu) activate_all<Activation::kSilu>(x);
+template <Activation kActivation, bool kIsShort>
+__device__ __forceinline__ void activate(Chunk& x, float unit) {
+#pragma unroll
+  for (int i = 0; i < kChunkSums; ++i) x[i] = activated<kActivation, kIsShort>(x[i], unit);
 }
 
 // The product of the gate in the first block and the second, both rounded as y would have been,
 // takes the place of the gate.
-template <Activation kActivation>
-__device__ __forceinline__ void gate(Chunk& x, const Chunk& up) {
+template <Activation kActivation, bool kIsShort>
+__device__ __forceinline__ void gate(Chunk& x, const Chunk& up, float unit) {
   const auto low = [](uint32_t pair) { return __uint_as_float(pair << 16); };
   const auto high = [](uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); };
 #pragma unroll
   for (int i = 0; i < kChunkSums; i += 2) {
     const uint32_t gates = packed_bf16(x[i], x[i + 1]), ups = packed_bf16(up[i], up[i + 1]);
-    x[i] = gated(kActivation, low(gates), low(ups));
-    x[i + 1] = gated(kActivation, high(gates), high(ups));
+    x[i] = __fmul_rn(activated<kActivation, kIsShort>(low(gates), unit), low(ups));
+    x[i + 1] = __fmul_rn(activated<kActivation, kIsShort>(high(gates), unit), high(ups));
   }
 }
 
@@ -626,48 +649,61 @@ __device__ __forceinline__ void gate(Chunk& x, const Chunk& up) {
 // before its reads, and the reads before it before the writes after it.
 //
 // In a matrix of 16-bit values row l/4 is a channel; of e4m3 two are paired, 8 channels apart.
-template <class Out>
+template <class T, class Out>
 class Writer {
  public:
   __device__ Writer(const Problem& p, const Matrix& y, const Consumer& me, const Range& tokens,
                     int first_token, int first_channel)
-      : p_(p),
-        me_(me),
-        tokens_(tokens),
-        row_(me.thread / kPieces),
-        column_(first_channel + me.thread % kPieces * 16 / static_cast<int>(sizeof(Out))),
-        from_(place(row_, me.thread % kPieces)),
+      : me_(me),
+        first_(tokens.begin - row_of(me)),
+        end_(tokens.end - row_of(me)),
+        columns_(p.width - first_channel - me.thread % kPieces * 16 / kElement),
+        from_(place(row_of(me), me.thread % kPieces)),
         to_(target(me)),
-        stride_(y.stride),
-        out_(static_cast<Out*>(y.data) + (first_token + row_) * y.stride + column_) {}
+        row_bytes_(static_cast<uint32_t>(y.stride) * kElement),
+        out_(static_cast<std::byte*>(y.data) + (first_token + row_of(me)) * y.stride * kElement +
+             first_channel * kElement + me.thread % kPieces * 16) {}
 
   __device__ __forceinline__ void operator()(const Chunk& x, int chunk, int block, uint32_t buffers,
                                              uint32_t& buffer) const {
-    Out* out = out_ + block * kBlockChannels;
-    const bool is_inside = column_ + block * kBlockChannels < p_.width;
+    const bool is_inside = block * kBlockChannels < columns_;
+    std::byte* const out = out_ + block * kRowBytes;
 #pragma unroll
-    for (int step = 0; step < kChunkTokens / kStepTokens; step += kSteps) {
-      uint32_t matrices[4];
+    for (int step = 0; step < kChunkTokens / kStepTokens; step += kTogether * kSteps) {
 #pragma unroll
-      for (int m = 0; m < 4; ++m) matrices[m] = matrix(x, step, m);
-      sm90::store_transposed(buffer + to_, matrices);
+      for (int i = 0; i < kTogether; ++i) {
+        uint32_t matrices[4];
+#pragma unroll
+        for (int m = 0; m < 4; ++m) matrices[m] = matrix(x, step + i * kSteps, m);
+        sm90::store_transposed(buffer + i * kMatrixBytes + to_, matrices);
+      }
       sync_threads(kGroups + me_.group, sm90::kWarpGroup);
-      const uint4 values = ordered(sm90::load_shared(buffer + from_));
-      buffer = 2 * buffers + kStagingBytes - buffer;  // the other one
-      const int first = chunk * kChunkTokens + step * kStepTokens, token = first + row_;
-      if (is_inside && tokens_.begin <= token && token < tokens_.end)
-        *reinterpret_cast<uint4*>(out + first * stride_) = values;
+      uint4 values[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i)
+        values[i] = ordered(sm90::load_shared(buffer + i * kMatrixBytes + from_));
+      buffer = 2 * buffers + T::kStagingBytes - buffer;  // the other one
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const int token = chunk * kChunkTokens + (step + i * kSteps) * kStepTokens;
+        if (is_inside && first_ <= token && token < end_)
+          *reinterpret_cast<uint4*>(out + static_cast<uint64_t>(token) * row_bytes_) = values[i];
+      }
     }
   }
 
  private:
-  static constexpr bool kIsWide = sizeof(Out) == 2;
+  static constexpr int kElement = sizeof(Out);
+  static constexpr bool kIsWide = kElement == 2;
   static constexpr int kMatrices = kIsWide ? 2 : 1;  // of eight tokens
-  static constexpr int kSteps = 4 / kMatrices;       // of eight tokens, in a buffer
-  static constexpr int kRowBytes = kBlockChannels * sizeof(Out);
+  static constexpr int kSteps = 4 / kMatrices;       // of eight tokens, for four matrices
+  static constexpr int kTogether = kIsWide ? T::kStagingBytes / kMatrixBytes : 1;  // in a buffer
+  static constexpr int kRowBytes = kBlockChannels * kElement;
   static constexpr int kPieces = kRowBytes / 16;
-  static_assert(kSteps * kStepTokens * kRowBytes == kStagingBytes);
+  static_assert(kSteps * kStepTokens * kRowBytes == kMatrixBytes);
   static_assert(kSteps * kStepTokens * kPieces == sm90::kWarpGroup);
+
+  static __device__ __forceinline__ int row_of(const Consumer& me) { return me.thread / kPieces; }
 
   // Of 16 bytes of a row in a buffer: turned so that the same piece of eight rows has all banks.
   static __device__ __forceinline__ uint32_t place(int row, int piece) {
@@ -680,15 +716,13 @@ class Writer {
     const int token = matrix / kMatrices * kStepTokens + me.lane % 8;
     return place(token, me.warp * kMatrices + matrix % kMatrices);
   }
-  // The values of this lane in one of the four matrices of the buffer that starts at this step.
-  __device__ __forceinline__ uint32_t matrix(const Chunk& x, int first_step, int m) const {
+  // The values of this lane in one of the four matrices that start at this step.
+  static __device__ __forceinline__ uint32_t matrix(const Chunk& x, int first_step, int m) {
     const float* v = x + 4 * (first_step + m / kMatrices) + m % kMatrices * 2;
-    if constexpr (kIsWide) {
+    if constexpr (kIsWide)
       return packed_bf16(v[0], v[1]);
-    } else {
-      return packed_e4m3(quotient(v[0], p_.divisor), quotient(v[2], p_.divisor)) |
-             packed_e4m3(quotient(v[1], p_.divisor), quotient(v[3], p_.divisor)) << 16;
-    }
+    else
+      return packed_e4m3(v[0], v[2]) | packed_e4m3(v[1], v[3]) << 16;
   }
   // Sixteen bytes of a row, in the order of the channels.
   static __device__ __forceinline__ uint4 ordered(uint4 x) {
@@ -698,24 +732,25 @@ class Writer {
             __byte_perm(x.z, x.w, kOdd)};
   }
 
-  const Problem& p_;
   const Consumer& me_;
-  const Range tokens_;  // to be written
-  const int row_, column_;
+  const int first_, end_;     // tokens to be written, as seen from row 0
+  const int columns_;         // of y from this thread's on
   const uint32_t from_, to_;  // of this thread in a buffer
-  const int64_t stride_;
-  Out* const out_;
+  const uint32_t row_bytes_;
+  std::byte* const out_;
 };
 
-template <class T, class Out, bool kIsGated>
+template <class T, class Out, Activation kActivation, bool kIsGated>
 __device__ __forceinline__ void store_as(const Problem& p, const Matrix& y, const Consumer& me,
                                          const Terms<T>& terms, const Range& tokens,
                                          int channel_tile, int first_token, uint32_t buffers,
                                          uint32_t& buffer, const Sums<T>& sums) {
-  const LinearEpilogue& e = p.epilogue;
   constexpr int kBlocks = kIsGated ? 1 : T::kBlocks;
-  const Writer<Out> write(p, y, me, tokens, first_token,
-                          (channel_tile * kConsumers + me.group) * kBlocks * kBlockChannels);
+  // Both the sums and what is stored are coarser than the short form.
+  constexpr bool kIsShort = std::is_same_v<typename T::Element, e4m3> && std::is_same_v<Out, e4m3>;
+  const float unit = std::is_same_v<Out, e4m3> ? p.unit : 1.0f;
+  const Writer<T, Out> write(p, y, me, tokens, first_token,
+                             (channel_tile * kConsumers + me.group) * kBlocks * kBlockChannels);
 #pragma unroll 1
   for (int chunk = tokens.begin / kChunkTokens; chunk * kChunkTokens < tokens.end; ++chunk) {
 #pragma unroll 1
@@ -727,13 +762,12 @@ __device__ __forceinline__ void store_as(const Problem& p, const Matrix& y, cons
           take<T, 0, kChunk>(sums, terms, x);
           take<T, 1, kChunk>(sums, terms, up);
         });
-        if (e.gate_activation == Activation::kGeluTanh) gate<Activation::kGeluTanh>(x, up);
-        if (e.gate_activation == Activation::kSilu) gate<Activation::kSilu>(x, up);
+        gate<kActivation, kIsShort>(x, up, unit);
       } else {
         call_with<0, kBlocks * kChunks<T>>(block * kChunks<T> + chunk, [&]<int kIndex>() {
           take<T, kIndex / kChunks<T>, kIndex % kChunks<T>>(sums, terms, x);
         });
-        activate(e, x);
+        activate<kActivation, kIsShort>(x, unit);
       }
       write(x, chunk, block, buffers, buffer);
     }
@@ -744,18 +778,28 @@ template <class T>
 __device__ __forceinline__ void store(const Problem& p, const Consumer& me, const Terms<T>& terms,
                                       const Range& tokens, int channel_tile, int first_token,
                                       uint32_t buffers, uint32_t& buffer, const Sums<T>& sums) {
-  const auto store_to = [&]<bool kIsGated>(const Matrix& y) {
+  const LinearEpilogue& e = p.epilogue;
+  const auto store_to = [&]<Activation kActivation, bool kIsGated>(const Matrix& y) {
+    const auto store_type = [&]<class Out>() {
+      store_as<T, Out, kActivation, kIsGated>(p, y, me, terms, tokens, channel_tile, first_token,
+                                              buffers, buffer, sums);
+    };
     if (y.type == DType::kE4M3)
-      store_as<T, e4m3, kIsGated>(p, y, me, terms, tokens, channel_tile, first_token, buffers,
-                                  buffer, sums);
+      store_type.template operator()<e4m3>();
     else
-      store_as<T, bf16, kIsGated>(p, y, me, terms, tokens, channel_tile, first_token, buffers,
-                                  buffer, sums);
+      store_type.template operator()<bf16>();
   };
   if constexpr (T::kCanGate) {
-    if (p.up) return store_to.template operator()<true>(p.epilogue.out);
+    if (p.up && e.gate_activation == Activation::kGeluTanh)
+      return store_to.template operator()<Activation::kGeluTanh, true>(e.out);
+    if (p.up) return store_to.template operator()<Activation::kSilu, true>(e.out);
   }
-  store_to.template operator()<false>(p.epilogue.y);
+  if (e.activation == Activation::kGeluTanh)
+    store_to.template operator()<Activation::kGeluTanh, false>(e.y);
+  else if (e.activation == Activation::kSilu)
+    store_to.template operator()<Activation::kSilu, false>(e.y);
+  else
+    store_to.template operator()<Activation::kNone, false>(e.y);
 }
 
 template <class T>
@@ -993,7 +1037,7 @@ const char* linear_wgmma(const LinearArgs& args, int configuration, const Launch
   p.x = swizzled_tensor_map(args.x.data, args.x.type, args.x.rows, args.x.width, args.x.stride,
                             p.box_tokens);
   p.epilogue = epilogue_of(args);
-  p.divisor = divisor_of(y);
+  p.unit = y.type == DType::kE4M3 ? divisor_of(y).reciprocal : 1;
   p.rows = args.x;
   p.cluster = c.cluster;
   p.width = static_cast<int>(y.width);
