@@ -21,6 +21,10 @@ namespace flashrt::cuda {
 struct LinearEpilogue {
   enum class Following { kNone, kGlu, kRope, kEuler };
 
+  // What the device asks of the operands, in one word: parameters are read one after the other.
+  enum Fact : uint32_t { kHasRest = 1, kHasBias = 2, kRoundsToBF16 = 4, kGatesByGelu = 8 };
+  uint32_t facts = 0;
+
   float x_scale = 1;
   const float* scales = nullptr;  // of the weight
   bool is_per_channel = false;    // else of the whole weight, if there are scales
@@ -74,6 +78,10 @@ inline LinearEpilogue epilogue_of(const LinearArgs& args) {
     e.out = args.euler->actions;
     e.step = args.euler->step;
   }
+  if (e.shift || e.activation != Activation::kNone || e.residual) e.facts |= e.kHasRest;
+  if (e.bias) e.facts |= e.kHasBias;
+  if (e.y.type == DType::kBF16) e.facts |= e.kRoundsToBF16;
+  if (e.gate_activation == Activation::kGeluTanh) e.facts |= e.kGatesByGelu;
   return e;
 }
 
@@ -138,62 +146,133 @@ inline bool epilogue_is_aligned(const LinearEpilogue& e, int n) {
 }
 
 // ---- device: groups of columns
+//
+// A block of a kernel for few rows runs its epilogue once, and every cache line of instructions
+// that it jumps to may have to be fetched. So what most linears do is short and without jumps, and
+// the rest is out of line, with values for arguments.
+
+// For what is out of line: it takes and returns a vector, which travels in registers.
+template <int N, class Function>
+__device__ __forceinline__ void call_with(float (&x)[N], const Function& function) {
+  Vector<float, N> v;
+#pragma unroll
+  for (int i = 0; i < N; ++i) v.at[i] = x[i];
+  v = function(v);
+#pragma unroll
+  for (int i = 0; i < N; ++i) x[i] = v.at[i];
+}
 
 template <class T, int N>
-__device__ __forceinline__ void load_as(const Matrix& m, int64_t index, float (&out)[N]) {
-  const auto values = load_vector<T, N>(static_cast<const T*>(m.data) + index);
+__device__ __forceinline__ Vector<float, N> load_as(const void* data, int64_t index) {
+  const auto values = load_vector<T, N>(static_cast<const T*>(data) + index);
+  Vector<float, N> x;
 #pragma unroll
-  for (int i = 0; i < N; ++i) out[i] = to_float(values.at[i]);
+  for (int i = 0; i < N; ++i) x.at[i] = to_float(values.at[i]);
+  return x;
 }
 template <int N>
-__device__ __forceinline__ void load_columns(const Matrix& m, int64_t row, int64_t column,
-                                             float (&out)[N]) {
-  const int64_t index = row * m.stride + column;
-  switch (m.type) {
+__device__ __noinline__ Vector<float, N> load_columns(const void* data, DType type, float scale,
+                                                      int64_t index) {
+  switch (type) {
     case DType::kF32:
-      return load_as<float>(m, index, out);
+      return load_as<float, N>(data, index);
     case DType::kBF16:
-      return load_as<bf16>(m, index, out);
+      return load_as<bf16, N>(data, index);
     case DType::kF16:
-      return load_as<f16>(m, index, out);
-    default:
-      load_as<e4m3>(m, index, out);
+      return load_as<f16, N>(data, index);
+    default: {
+      auto x = load_as<e4m3, N>(data, index);
 #pragma unroll
-      for (int i = 0; i < N; ++i) out[i] = __fmul_rn(out[i], m.scale);
+      for (int i = 0; i < N; ++i) x.at[i] = __fmul_rn(x.at[i], scale);
+      return x;
+    }
   }
+}
+template <int N>
+__device__ __forceinline__ Vector<float, N> load_columns(const Matrix& m, int64_t row,
+                                                         int64_t column) {
+  return load_columns<N>(m.data, m.type, m.scale, row * m.stride + column);
 }
 
 template <class T, int N>
-__device__ __forceinline__ void store_as(const Matrix& m, int64_t index, const float (&x)[N]) {
+__device__ __forceinline__ void store_as(void* data, int64_t index, const Vector<float, N>& x) {
   Vector<T, N> values;
 #pragma unroll
-  for (int i = 0; i < N; ++i) values.at[i] = from_float<T>(x[i]);
-  store_vector(static_cast<T*>(m.data) + index, values);
+  for (int i = 0; i < N; ++i) values.at[i] = from_float<T>(x.at[i]);
+  store_vector(static_cast<T*>(data) + index, values);
+}
+template <int N>
+__device__ __noinline__ void store_other(void* data, DType type, float scale, int64_t index,
+                                         Vector<float, N> x) {
+  if (type == DType::kF32) return store_as<float>(data, index, x);
+#pragma unroll
+  for (int i = 0; i < N; ++i) x.at[i] = __fdiv_rn(x.at[i], scale);
+  store_as<e4m3>(data, index, x);
 }
 template <int N>
 __device__ __forceinline__ void store_columns(const Matrix& m, int64_t row, int64_t column,
                                               const float (&x)[N]) {
   const int64_t index = row * m.stride + column;
-  switch (m.type) {
-    case DType::kF32:
-      return store_as<float>(m, index, x);
-    case DType::kBF16:
-      return store_as<bf16>(m, index, x);
-    case DType::kF16:
-      return store_as<f16>(m, index, x);
-    default: {
-      float codes[N];
+  if (m.type == DType::kF16 || m.type == DType::kBF16) {
+    uint16_t* to = static_cast<uint16_t*>(m.data) + index;
+    if constexpr (N % 2 == 0) {
+      Vector<uint32_t, N / 2> pairs;
 #pragma unroll
-      for (int i = 0; i < N; ++i) codes[i] = __fdiv_rn(x[i], m.scale);
-      store_as<e4m3>(m, index, codes);
+      for (int i = 0; i < N; i += 2) {
+        pairs.at[i / 2] =
+            m.type == DType::kF16 ? packed_f16(x[i], x[i + 1]) : packed_bf16(x[i], x[i + 1]);
+      }
+      store_vector(reinterpret_cast<uint32_t*>(to), pairs);
+    } else {
+      Vector<uint16_t, N> values;
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        values.at[i] = m.type == DType::kF16 ? __half_as_ushort(from_float<f16>(x[i]))
+                                             : __bfloat16_as_ushort(from_float<bf16>(x[i]));
+      }
+      store_vector(to, values);
     }
+  } else {
+    Vector<float, N> values;
+#pragma unroll
+    for (int i = 0; i < N; ++i) values.at[i] = x[i];
+    store_other(m.data, m.type, m.scale, index, values);
   }
 }
 
 template <int N>
-__device__ __forceinline__ void round_columns(const Matrix& m, float (&x)[N]) {
+__device__ __noinline__ Vector<float, N> rounded_to_other(DType type, float scale,
+                                                          Vector<float, N> x) {
+#pragma unroll 1
+  for (int i = 0; i < N; ++i) x.at[i] = rounded_to(type, scale, x.at[i]);
+  return x;
+}
+// Rounds to the type of y.
+template <int N>
+__device__ __forceinline__ void round_columns(const LinearEpilogue& e, float (&x)[N]) {
+  if (e.facts & e.kRoundsToBF16) {
+    if constexpr (N % 2 == 0) {
 #pragma unroll
-  for (int i = 0; i < N; ++i) x[i] = rounded_to(m.type, m.scale, x[i]);
+      for (int i = 0; i < N; i += 2) {
+        const uint32_t pair = packed_bf16(x[i], x[i + 1]);
+        x[i] = __uint_as_float(pair << 16);
+        x[i + 1] = __uint_as_float(pair & 0xffff0000u);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < N; ++i) x[i] = to_float(from_float<bf16>(x[i]));
+    }
+  } else {
+    call_with(x,
+              [&](const Vector<float, N>& v) { return rounded_to_other(e.y.type, e.y.scale, v); });
+  }
+}
+
+template <int N>
+__device__ __noinline__ Vector<float, N> activated(Activation activation, Vector<float, N> x) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) x.at[i] = activate(activation, x.at[i]);
+  return x;
 }
 
 // ---- device: the epilogue
@@ -222,30 +301,37 @@ __device__ __forceinline__ ChannelTerms<N> channel_terms(const LinearEpilogue& e
   return terms;
 }
 
+// Shift, activation and residual.
+template <int N>
+__device__ __noinline__ Vector<float, N> finish_rest(const LinearEpilogue& e, int64_t row,
+                                                     int64_t column, Vector<float, N> sums) {
+  if (e.shift.data) {
+    const auto shift = load_columns<N>(e.shift, 0, column);
+#pragma unroll
+    for (int i = 0; i < N; ++i) sums.at[i] = __fadd_rn(sums.at[i], shift.at[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < N; ++i) sums.at[i] = activate(e.activation, sums.at[i]);
+  if (e.residual.data) {
+    const auto residual = load_columns<N>(e.residual, row, column);
+#pragma unroll
+    for (int i = 0; i < N; ++i) sums.at[i] = __fadd_rn(sums.at[i], residual.at[i]);
+  }
+  return sums;
+}
+
 // The sums of columns [column, column + N) of this row become y, in float32 before its rounding.
 template <int N>
 __device__ __forceinline__ void finish_sums(const LinearEpilogue& e, const ChannelTerms<N>& terms,
                                             int64_t row, int64_t column, float (&sums)[N]) {
-  float operand[N];
   const float factor = __fmul_rn(e.x_scale, terms.weight_scale);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     sums[i] = __fmul_rn(__fmul_rn(sums[i], terms.scale[i]), factor);
-    if (e.bias) sums[i] = __fadd_rn(sums[i], terms.bias[i]);
+    if (e.facts & e.kHasBias) sums[i] = __fadd_rn(sums[i], terms.bias[i]);
   }
-  if (e.shift.data) {
-    load_columns(e.shift, 0, column, operand);
-#pragma unroll
-    for (int i = 0; i < N; ++i) sums[i] = __fadd_rn(sums[i], operand[i]);
-  }
-  if (e.activation != Activation::kNone) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) sums[i] = activate(e.activation, sums[i]);
-  }
-  if (e.residual.data) {
-    load_columns(e.residual, row, column, operand);
-#pragma unroll
-    for (int i = 0; i < N; ++i) sums[i] = __fadd_rn(sums[i], operand[i]);
+  if (e.facts & e.kHasRest) {
+    call_with(sums, [&](const Vector<float, N>& v) { return finish_rest(e, row, column, v); });
   }
 }
 
@@ -255,22 +341,27 @@ __device__ __forceinline__ void store_y(const LinearEpilogue& e, int64_t row, in
                                         float (&y)[N]) {
   store_columns(e.y, row, column, y);
   if (e.following != LinearEpilogue::Following::kEuler) return;
-  float actions[N];
-  round_columns(e.y, y);
-  load_columns(e.out, row, column, actions);
+  round_columns(e, y);
+  const auto actions = load_columns<N>(e.out, row, column);
 #pragma unroll
-  for (int i = 0; i < N; ++i) actions[i] = euler_advanced(actions[i], e.step, y[i]);
-  store_columns(e.out, row, column, actions);
+  for (int i = 0; i < N; ++i) y[i] = euler_advanced(actions.at[i], e.step, y[i]);
+  store_columns(e.out, row, column, y);
 }
 
 // Columns [column, column + N) of both halves of y.
 template <int N>
 __device__ __forceinline__ void store_gated(const LinearEpilogue& e, int64_t row, int64_t column,
                                             float (&gate)[N], float (&up)[N]) {
-  round_columns(e.y, gate);
-  round_columns(e.y, up);
+  round_columns(e, gate);
+  round_columns(e, up);
+  if (e.facts & e.kGatesByGelu) {
 #pragma unroll
-  for (int i = 0; i < N; ++i) gate[i] = gated(e.gate_activation, gate[i], up[i]);
+    for (int i = 0; i < N; ++i) gate[i] = activate(Activation::kGeluTanh, gate[i]);
+  } else {
+    call_with(gate, [&](const Vector<float, N>& v) { return activated(e.gate_activation, v); });
+  }
+#pragma unroll
+  for (int i = 0; i < N; ++i) gate[i] = __fmul_rn(gate[i], up[i]);
   store_columns(e.out, row, column, gate);
 }
 
@@ -308,8 +399,8 @@ template <int N>
 __device__ __forceinline__ void store_heads(const LinearEpilogue& e, const Angles<N>& angles,
                                             int64_t row, int head, int j, float (&first)[N],
                                             float (&second)[N]) {
-  round_columns(e.y, first);
-  round_columns(e.y, second);
+  round_columns(e, first);
+  round_columns(e, second);
   const bool is_v = head >= e.heads + e.kv_heads;
   if (e.rope.table && !is_v) {
 #pragma unroll
@@ -319,17 +410,12 @@ __device__ __forceinline__ void store_heads(const LinearEpilogue& e, const Angle
       second[i] = turned.y;
     }
   }
-  const auto store_both = [&](const Matrix& m, int to) {
-    const int64_t column = static_cast<int64_t>(to) * e.head_dim + j;
-    store_columns(m, row, column, first);
-    store_columns(m, row, column + e.head_dim / 2, second);
-  };
-  if (is_v)
-    store_both(e.v, head - e.heads - e.kv_heads);
-  else if (head >= e.heads)
-    store_both(e.k, head - e.heads);
-  else
-    store_both(e.out, head);
+  const bool is_q = head < e.heads;
+  const Matrix& m = is_v ? e.v : is_q ? e.out : e.k;
+  const int own_head = is_v ? head - e.heads - e.kv_heads : is_q ? head : head - e.heads;
+  const int64_t column = static_cast<int64_t>(own_head) * e.head_dim + j;
+  store_columns(m, row, column, first);
+  store_columns(m, row, column + e.head_dim / 2, second);
 }
 
 }  // namespace flashrt::cuda

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads)
   wait_for_previous();
   if (!is_inside || row >= valid_rows(args.x)) return;
   float y[kColumns];
-  load_columns(args.product, row, column, y);
+  load_floats(static_cast<const float*>(args.product.data) + row * args.product.stride + column, y);
   finish_sums(args.epilogue, terms, row, column, y);
   store_y(args.epilogue, row, column, y);
 }
