@@ -131,9 +131,10 @@ __device__ __forceinline__ void load_words(const std::byte* p, bool is_there,
 
 template <int kTiles, int kChannels>
 struct Shared {
-  // The sums of a warp, [8 * tiles, channels]. Padded: the four rows that one store of a fragment
-  // touches, eight channels each, lie eight banks apart.
-  static constexpr int kStride = kChannels + 4;
+  // The sums of a warp, [8 * tiles, channels]. What one thread finishes, two columns of either
+  // half, is one vector, whose parts are exchanged in rows 4 to 7 of a tile; with the padding, the
+  // four rows that one store of a fragment touches lie in different banks.
+  static constexpr int kStride = kChannels + 8;
   static constexpr int kWarpFloats = kTileRows * kTiles * kStride;
   static constexpr size_t kPartials = sizeof(float) * kWarps * kWarpFloats;
   static constexpr size_t kTerms = sizeof(ChannelTerms<1>) * kChannels;
@@ -179,6 +180,7 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   constexpr int kHalf = kChannels / 2;
   constexpr int kRowThreads = kChannels / 4;  // each finishes two columns of either half
   constexpr int kRowStep = kThreads / kRowThreads;
+  constexpr int kRounds = (kTileRows * kTiles + kRowStep - 1) / kRowStep;
   constexpr bool kIsBF16 = std::is_same_v<X, bf16>;
   using Held = Registers<X, W, kTiles, kGroups, kDepth>;
   constexpr int kXDepth = Held::kXDepth, kChains = Held::kChains, kPairs = Held::kPairs;
@@ -238,6 +240,7 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
                        lane_row * args.x.stride * sizeof(X) +
                        (4 * first_chunk + lane_part) * C::kXWords * sizeof(uint32_t);
   const int64_t tile_stride = kTileRows * args.x.stride * sizeof(X);
+  if (cluster_size > 1) cluster_wait();  // the barriers of all are set up, before any block sends
   wait_for_previous();
   uint32_t xs[kXDepth][kTiles][C::kXWords];
   const auto load_x = [&](int chunk, uint32_t(&to)[kTiles][C::kXWords]) {
@@ -254,16 +257,7 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   const int pair = threadIdx.x % kRowThreads;
   const int own_row = threadIdx.x / kRowThreads * cluster_size + rank;
   const int own_column = span_column + pair * 2;  // in the span
-  // The angles of the first row that this thread finishes, if the table has them.
-  Angles<2> angles{};
-  int angles_row = -1;
-  if constexpr (kFollowing == Following::kRope) {
-    const int position = position_of(e, own_row);
-    if (own_row < valid && 0 <= position && position < e.rope.positions) {
-      angles = tabulated_angles<2>(e, position, own_column);
-      angles_row = own_row;
-    }
-  }
+  const int position = kFollowing == Following::kRope ? position_of(e, own_row) : 0;
   // All that this kernel reads is on its way, or nearly all: memory has little to do from here on
   // until the next linear.
   if (threadIdx.x == kThreads - 1) prefetch_share(args.next_weight);
@@ -295,6 +289,17 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
     }
   }
 
+  // The angles of the first row that this thread finishes, if the table has them: the position is
+  // there by now, and they are on their way while the sums are added up.
+  Angles<2> angles{};
+  int angles_row = -1;
+  if constexpr (kFollowing == Following::kRope) {
+    if (own_row < valid && 0 <= position && position < e.rope.positions) {
+      angles = tabulated_angles<2>(e, position, own_column);
+      angles_row = own_row;
+    }
+  }
+
   // ---- sums over the chains, then over the warps
   auto& sums = chains[0];
 #pragma unroll
@@ -312,8 +317,11 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
+      const int channel = j * kGroupChannels + lane_row;
+      const int of_vector = channel / kHalf * 2 + channel % 2;
       float* to = partials + warp * Memory::kWarpFloats +
-                  (m * kTileRows + lane_part * 2) * Memory::kStride + j * kGroupChannels + lane_row;
+                  (m * kTileRows + lane_part * 2) * Memory::kStride + channel % kHalf / 2 * 4 +
+                  (of_vector ^ (lane_part & 2));
       to[0] = sums[m][j / 2][j % 2 * 2];
       to[Memory::kStride] = sums[m][j / 2][j % 2 * 2 + 1];
     }
@@ -323,30 +331,35 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
     float4 total{};
 #pragma unroll
     for (int i = 0; i < kWarps; ++i) {
-      const float* from = partials + i * Memory::kWarpFloats + row * Memory::kStride + 2 * pair;
-      const float2 low = *reinterpret_cast<const float2*>(from);
-      const float2 high = *reinterpret_cast<const float2*>(from + kHalf);
-      total.x += low.x;
-      total.y += low.y;
-      total.z += high.x;
-      total.w += high.y;
+      const float4 part = *reinterpret_cast<const float4*>(partials + i * Memory::kWarpFloats +
+                                                           row * Memory::kStride + pair * 4);
+      total.x += part.x;
+      total.y += part.y;
+      total.z += part.z;
+      total.w += part.w;
     }
+    if (row & 4) return float4{total.z, total.w, total.x, total.y};
     return total;
   };
 
   // ---- sums over the blocks of the cluster: row r is finished by block r mod cluster
   const int slots =
       (kTileRows * kTiles >> args.cluster_shift) * kRowThreads;  // per block that sends
-  if (cluster_size > 1) {
-    cluster_wait();  // the barriers of all blocks are set up, before anything is sent
-    for (int row = threadIdx.x / kRowThreads; row < args.x.rows; row += kRowStep) {
-      send(received + rank * slots + (row >> args.cluster_shift) * kRowThreads + pair,
-           sum_of_warps(row), &received_all, row & (cluster_size - 1));
+  float4 totals[kRounds];
+#pragma unroll
+  for (int i = 0; i < kRounds; ++i) {
+    const int row = threadIdx.x / kRowThreads + i * kRowStep;
+    if (row >= rows) break;
+    totals[i] = sum_of_warps(row);
+    if (cluster_size > 1) {
+      send(received + rank * slots + (row >> args.cluster_shift) * kRowThreads + pair, totals[i],
+           &received_all, row & (cluster_size - 1));
     }
-    wait_for_bytes(&received_all);
   }
+  if (cluster_size > 1) wait_for_bytes(&received_all);
   const auto sum_of_blocks = [&](int row) {
     float4 total{};
+#pragma unroll 1
     for (int i = 0; i < cluster_size; ++i) {
       const float4 part = received[i * slots + (row >> args.cluster_shift) * kRowThreads + pair];
       total.x += part.x;
@@ -363,8 +376,11 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
     return ChannelTerms<2>{a.weight_scale, {a.scale[0], b.scale[0]}, {a.bias[0], b.bias[0]}};
   };
   const int64_t column = first_column + pair * 2, upper_column = column + args.span / 2;
-  for (int row = own_row; row < valid; row += kRowStep * cluster_size) {
-    const float4 total = cluster_size > 1 ? sum_of_blocks(row) : sum_of_warps(row);
+#pragma unroll
+  for (int i = 0; i < kRounds; ++i) {
+    const int row = own_row + i * kRowStep * cluster_size;
+    if (row >= valid) break;
+    const float4 total = cluster_size > 1 ? sum_of_blocks(row) : totals[i];
     float y[2] = {total.x, total.y}, upper_y[2] = {total.z, total.w};
     finish_sums(e, terms_of(pair * 2), row, column, y);
     finish_sums(e, terms_of(pair * 2 + kHalf), row, upper_column, upper_y);
