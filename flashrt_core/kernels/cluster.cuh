@@ -93,6 +93,22 @@ __device__ __forceinline__ void send(float4* to, const float4& x, uint64_t* barr
       : "memory");
 #endif
 }
+// The same, or nothing, by the same instructions.
+__device__ __forceinline__ void send_if(bool is_sent, float4* to, const float4& x,
+                                        uint64_t* barrier, int rank) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %6, 0;\n"
+      "@p st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, "
+      "%4}, [%5];\n"
+      "}\n" ::"r"(address_in_block(shared_address(to), rank)),
+      "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(address_in_block(shared_address(barrier), rank)),
+      "r"(static_cast<int>(is_sent))
+      : "memory");
+#endif
+}
 __device__ __forceinline__ void send(float2* to, const float2& x, uint64_t* barrier, int rank) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(

@@ -7,11 +7,13 @@
 // Layout    x: [T <= 64, D], W: [width, D], both e4m3 or both bf16, rows of whole blocks of 128
 //           bytes. y: bf16 or e4m3; heads: any type.
 // Work      a block multiplies all tokens (the m of the matrix instructions) by 32 to 64 channels
-//           (their n). It asks at once for all that it reads, the weights before the kernel ahead
-//           has ended, and everything stays in shared memory: nothing is waited for but x. Threads
-//           hold pairs of channels and finish them in registers. Blocks are small, so that those of
-//           the next kernel can load their weights beside them. The blocks of a cluster split D,
-//           where it is long, and send each other their sums.
+//           (their n). One warp asks at once for all that the block reads, the weights before the
+//           kernel ahead has ended, and everything stays in shared memory: nothing is waited for
+//           but x. Four warps multiply. Threads hold pairs of channels and finish them in
+//           registers, for which they rehearse while they wait: instructions that run once come
+//           from far away, and fetching them took longer than the products. Blocks are small, so
+//           that those of the next kernel can load their weights beside them. The blocks of a
+//           cluster split D, where it is long, and send each other their sums.
 // Traffic   W once from device memory. x once per block into shared memory, which takes longest
 //           once the weights are there: fewer, wider blocks save it.
 // Numerics  e4m3: the fast accumulation of the instructions, exact products in float32 sums of
@@ -20,6 +22,7 @@
 // Reference backends/cpu/linear.cpp
 
 #include <array>
+#include <type_traits>
 
 #include "kernels/copy_async.cuh"
 #include "kernels/linear_epilogue.cuh"
@@ -40,6 +43,11 @@ constexpr int kMaxRows = 64;    // the m of an instruction
 constexpr int kGroupRows = 8;   // x arrives in groups of so many
 constexpr int kTokenStep = 8;   // from one row to the other that a thread has sums of
 constexpr int kMaxChunks = 16;  // of x
+
+// Four warps multiply, and one copies.
+constexpr int kThreads = sm90::kWarpGroup + kWarp;
+constexpr int kCopyingWarp = sm90::kWarpGroup / kWarp;
+constexpr int kStarted = 1;  // number of a barrier
 
 // What a thread finishes at a time: two columns of both halves, of a slot of channels.
 constexpr int kSlotChannels = 16;
@@ -135,87 +143,125 @@ __device__ __forceinline__ void for_each(Finished& y, const F& change) {
     }
   }
 }
-template <Activation kActivation>
-__device__ __forceinline__ void activate_all(Finished& y) {
-  for_each(y, [](float x, int, int) { return activate(kActivation, x); });
-}
-template <Activation kActivation>
-__device__ __forceinline__ void gate_all(Finished& y) {
-#pragma unroll
-  for (int token = 0; token < 2; ++token) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-      y.at[token][0][i] = gated(kActivation, y.at[token][0][i], y.at[token][1][i]);
+
+// Calls it with the activation as a constant: one decision for all that a thread finishes.
+template <class F>
+__device__ __forceinline__ void with_activation(Activation activation, const F& body) {
+  switch (activation) {
+    case Activation::kGeluTanh:
+      return body(std::integral_constant<Activation, Activation::kGeluTanh>());
+    case Activation::kSilu:
+      return body(std::integral_constant<Activation, Activation::kSilu>());
+    default:
+      return body(std::integral_constant<Activation, Activation::kNone>());
   }
 }
 
-__device__ __forceinline__ void store_pair(const Matrix& m, const Divisor& divisor, int64_t row,
-                                           int64_t column, const float (&y)[2]) {
-  const int64_t index = row * m.stride + column;
-  if (m.type == DType::kE4M3) {
-    static_cast<uint16_t*>(m.data)[index / 2] =
-        static_cast<uint16_t>(packed_e4m3(quotient(y[0], divisor), quotient(y[1], divisor)));
-  } else {
-    static_cast<uint32_t*>(m.data)[index / 2] = packed_bf16(y[0], y[1]);
-  }
+// Two columns as they are stored.
+__device__ __forceinline__ uint32_t packed(bf16, const float (&y)[2], const Divisor&) {
+  return packed_bf16(y[0], y[1]);
+}
+__device__ __forceinline__ uint16_t packed(e4m3, const float (&y)[2], const Divisor& divisor) {
+  return static_cast<uint16_t>(packed_e4m3(quotient(y[0], divisor), quotient(y[1], divisor)));
 }
 
-// Finishes the sums of rows `row` and `row` + kTokenStep, where they are valid. `column` counts in
-// the half of a span.
-template <LinearEpilogue::Following kFollowing>
-__device__ __forceinline__ void finish(const StreamArgs& args, const Terms& terms, int row,
-                                       int valid, int span, int column, Finished& y) {
+// Where a thread stores: rows `row` and `row` + kTokenStep, where they are valid.
+struct Place {
+  int row, valid, span, half_span;
+  int64_t first[2];  // the element of either row that its span begins with
+
+  __device__ bool has(int token) const { return row + token * kTokenStep < valid; }
+};
+
+// Finishes the sums of a thread. `column_of` counts in the half of a span.
+template <Activation kActivation, class Out, LinearEpilogue::Following kFollowing, int kOwn,
+          class Column>
+__device__ __forceinline__ void finish(const StreamArgs& args, const Terms (&terms)[kOwn],
+                                       Finished (&y)[kOwn], int own, const Place& place,
+                                       const Column& column_of) {
   using Following = LinearEpilogue::Following;
+  constexpr bool kIsGated = kFollowing == Following::kGlu;
   const LinearEpilogue& e = args.epilogue;
-  for_each(y, [&](float x, int half, int i) {
-    return __fmaf_rn(x, terms.factor[half][i], terms.offset[half][i]);
-  });
-  if (e.activation == Activation::kGeluTanh) activate_all<Activation::kGeluTanh>(y);
-  if (e.activation == Activation::kSilu) activate_all<Activation::kSilu>(y);
-  if constexpr (kFollowing == Following::kGlu) {
-    for_each(y, [](float x, int, int) { return to_float(from_float<bf16>(x)); });
-    if (e.gate_activation == Activation::kGeluTanh) gate_all<Activation::kGeluTanh>(y);
-    if (e.gate_activation == Activation::kSilu) gate_all<Activation::kSilu>(y);
-  }
 #pragma unroll
-  for (int token = 0; token < 2; ++token, row += kTokenStep) {
-    if (row >= valid) break;
-    auto& of_token = y.at[token];
-    if constexpr (kFollowing == Following::kGlu) {
-      store_pair(e.out, args.divisor, row, column, of_token[0]);
-    } else if constexpr (kFollowing == Following::kRope) {
-      store_heads(e, angles_of<2>(e, row, column), row, span, column, of_token[0], of_token[1]);
+  for (int slot = 0; slot < kOwn; ++slot) {
+    for_each(y[slot], [&](float x, int half, int i) {
+      return __fmaf_rn(x, terms[slot].factor[half][i], terms[slot].offset[half][i]);
+    });
+    if constexpr (kIsGated) {
+      for_each(y[slot], [](float x, int, int) { return to_float(from_float<bf16>(x)); });
+#pragma unroll
+      for (auto& of_token : y[slot].at) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          of_token[0][i] = gated(kActivation, of_token[0][i], of_token[1][i]);
+      }
     } else {
-      const int64_t first = static_cast<int64_t>(span) * args.span + column;
-      store_pair(e.y, args.divisor, row, first, of_token[0]);
-      store_pair(e.y, args.divisor, row, first + args.span / 2, of_token[1]);
+      for_each(y[slot], [](float x, int, int) { return activate(kActivation, x); });
+    }
+  }
+  if constexpr (kFollowing == Following::kRope) {
+#pragma unroll
+    for (int slot = 0; slot < kOwn; ++slot) {
+      if (slot == own) break;
+      const int column = column_of(slot);
+#pragma unroll
+      for (int token = 0; token < 2; ++token) {
+        if (!place.has(token)) break;
+        const int row = place.row + token * kTokenStep;
+        auto& of_token = y[slot].at[token];
+        store_heads(e, angles_of<2>(e, row, column), row, place.span, column, of_token[0],
+                    of_token[1]);
+      }
+    }
+  } else {
+    // All of them before the first branch.
+    using Pair = decltype(packed(Out(), y[0].at[0][0], args.divisor));
+    constexpr int kHalves = kIsGated ? 1 : 2;
+    Pair pairs[2][kOwn][kHalves];
+#pragma unroll
+    for (int token = 0; token < 2; ++token) {
+#pragma unroll
+      for (int slot = 0; slot < kOwn; ++slot) {
+#pragma unroll
+        for (int half = 0; half < kHalves; ++half)
+          pairs[token][slot][half] = packed(Out(), y[slot].at[token][half], args.divisor);
+      }
+    }
+#pragma unroll
+    for (int token = 0; token < 2; ++token) {
+      if (!place.has(token)) break;
+      Out* const to = static_cast<Out*>((kIsGated ? e.out : e.y).data) + place.first[token];
+#pragma unroll
+      for (int slot = 0; slot < kOwn; ++slot) {
+        if (slot == own) break;
+#pragma unroll
+        for (int half = 0; half < kHalves; ++half) {
+          *reinterpret_cast<Pair*>(to + column_of(slot) + half * place.half_span) =
+              pairs[token][slot][half];
+        }
+      }
     }
   }
 }
 
-// The parameters that are read after x has come: without this they would be fetched then.
+// The parameters that nothing reads before the kernel ahead has ended: they would be fetched then.
 __device__ __forceinline__ void touch(const StreamArgs& args) {
-  const auto read = [](auto x) { asm volatile("" ::"l"(static_cast<int64_t>(x))); };
-  read(static_cast<int>(args.epilogue.activation));
-  read(static_cast<int>(args.epilogue.gate_activation));
-  read(reinterpret_cast<int64_t>(args.epilogue.y.data));
-  read(args.epilogue.y.stride);
-  read(reinterpret_cast<int64_t>(args.epilogue.out.data));
-  read(args.epilogue.out.stride);
-  read(reinterpret_cast<int64_t>(args.epilogue.shift.data));
-  read(__float_as_int(args.divisor.reciprocal));
-  read(args.rows.rows);
+  const auto read = [](auto x) { asm volatile("" ::"l"(reinterpret_cast<int64_t>(x))); };
+  read(args.epilogue.shift.data);
+  read(args.rows.length);
 }
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
 template <class Element, int kChannels, bool kIsSplit, LinearEpilogue::Following kFollowing>
-__global__ void __launch_bounds__(sm90::kWarpGroup)
+__global__ void __launch_bounds__(kThreads)
     linear_stream_kernel(const __grid_constant__ StreamArgs args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using Following = LinearEpilogue::Following;
   using Product = sm90::Product<Element, kChannels>;
   constexpr int kHalf = kChannels / 2, kSlots = kChannels / kSlotChannels;
-  constexpr int kStepBytes = 32;  // of a row, per instruction
+  constexpr int kOwn = kIsSplit ? (kSlots + 1) / 2 : kSlots;  // at most, that a block finishes
+  constexpr int kStepBytes = 32;                              // of a row, per instruction
   extern __shared__ __align__(sm90::kTileAlignment) uint8_t memory[];
 
   const int splits = kIsSplit ? args.splits : 1;
@@ -232,123 +278,168 @@ __global__ void __launch_bounds__(sm90::kWarpGroup)
   const int span = blockIdx.y / span_blocks;
   const int span_column = (blockIdx.y - span * span_blocks) * kHalf;
 
-  // ---- weights and constants
-  if (threadIdx.x == 0) {
-    init_barrier(shared_address(&barriers->weight_arrived), 1);
-    for (int c = 0; c < chunks; ++c) init_barrier(shared_address(x_arrived + c), 1);
-    // Shows the barriers above as well.
-    expect_bytes(&barriers->sums_received, layout.slots_of(split) * (splits - 1) * kSlotBytes);
-    arrive_expecting(shared_address(&barriers->weight_arrived),
-                     args.k_blocks * layout.weight_block_bytes());
-    sm90::copy_blocks(args.weight, {span_column, 2 * span, split * args.k_blocks}, weight,
-                      shared_address(&barriers->weight_arrived));
-    for (int c = 0; c < chunks; ++c) arrive_expecting(shared_address(x_arrived + c), chunk_bytes);
+  if (warp == kCopyingWarp) {
+    if (lane == 0) {
+      init_barrier(shared_address(&barriers->weight_arrived), 1);
+      for (int c = 0; c < chunks; ++c) init_barrier(shared_address(x_arrived + c), 1);
+      // Shows the barriers above as well.
+      expect_bytes(&barriers->sums_received, layout.slots_of(split) * (splits - 1) * kSlotBytes);
+      arrive_expecting(shared_address(&barriers->weight_arrived),
+                       args.k_blocks * layout.weight_block_bytes());
+      for (int c = 0; c < chunks; ++c) arrive_expecting(shared_address(x_arrived + c), chunk_bytes);
+    }
+    __syncwarp();
+    if constexpr (kIsSplit) cluster_started();
+      // Weights and x go through the same instructions, so that they are there for x.
+#pragma unroll 1
+    for (bool is_x = args.k_blocks == 0;; is_x = true) {  // the compiler cannot know
+      if (is_x) wait_for_previous();
+      if (lane == 0) {
+        const CUtensorMap* const map = is_x ? &args.x : &args.weight;
+        sm90::BlockedAt at{is_x ? 0 : span_column, is_x ? 0 : 2 * span, split * args.k_blocks};
+        uint32_t to = is_x ? x : weight;
+        uint32_t barrier = shared_address(is_x ? x_arrived : &barriers->weight_arrived);
+        const int copies = is_x ? chunks : 1;
+#pragma unroll 1
+        for (int c = 0; c < copies; ++c) {
+          sm90::copy_blocks(*map, at, to, barrier);
+          at.block += args.chunk_blocks, to += chunk_bytes, barrier += sizeof(uint64_t);
+        }
+      }
+      __syncwarp();
+      if (is_x) break;
+      arrive_threads(kStarted, kThreads);
+    }
+    if (lane == 0) prefetch_share(args.next);
+    return;
   }
-  __syncwarp();
+
+  // ---- constants
   if constexpr (kIsSplit) cluster_started();
   // A block finishes slots split, split + splits, ... A slot is eight columns of either half.
   const auto column_of = [&](int slot) {
     return span_column + (slot * splits + split) * (kSlotChannels / 2) + lane % 4 * 2;
   };
-  const auto is_own = [&](int slot) { return !kIsSplit || slot * splits + split < kSlots; };
-  Terms terms[kSlots];
+  const int own = kIsSplit ? layout.slots_of(split) : kOwn;
+  Terms terms[kOwn] = {};
 #pragma unroll
-  for (int slot = 0; slot < kSlots; ++slot) {
-    if (!is_own(slot)) break;
+  for (int slot = 0; slot < kOwn; ++slot) {
+    if (slot == own) break;
     terms[slot].load(args.epilogue, int64_t{span} * args.span + column_of(slot), half_span);
   }
   touch(args);
-  __syncthreads();  // the barriers are initialised, before any thread waits for one
+  sync_threads(kStarted, kThreads);  // the barriers are initialised, before one is waited for
 
-  // ---- x
-  wait_for_previous();
-  if (threadIdx.x == 0) {
-    for (int c = 0; c < chunks; ++c) {
-      sm90::copy_blocks(args.x, {0, 0, split * args.k_blocks + c * args.chunk_blocks},
-                        x + c * chunk_bytes, shared_address(x_arrived + c));
-    }
-    prefetch_share(args.next);
+  // What follows x runs twice: first with nothing to store, while there is time, so that its
+  // instructions and parameters are in the caches when they are waited for.
+  Place place{.row = warp * 16 + lane / 4, .valid = 0, .span = span, .half_span = half_span};
+#pragma unroll
+  for (int token = 0; token < 2; ++token) {
+    const int row = place.row + token * kTokenStep;
+    place.first[token] = kFollowing == Following::kGlu
+                             ? row * args.epilogue.out.stride
+                             : row * args.epilogue.y.stride + int64_t{span} * args.span;
   }
-  __syncwarp();
-  const int valid = static_cast<int>(min(valid_rows(args.rows), args.rows.rows));
-  if (args.epilogue.shift.data) {
+  float sums[kChannels / 2] = {};
+  Finished y[kOwn] = {};
+#pragma unroll 1
+  for (bool is_rehearsal = args.k_blocks > 0;; is_rehearsal = false) {  // the compiler cannot know
+    if (!is_rehearsal) {
+      wait_for_previous();
+      place.valid = static_cast<int>(min(valid_rows(args.rows), args.rows.rows));
+      if (args.epilogue.shift.data) {
 #pragma unroll
-    for (int slot = 0; slot < kSlots; ++slot) {
-      if (!is_own(slot)) break;
-      terms[slot].add_shift(args.epilogue.shift, int64_t{span} * args.span + column_of(slot),
-                            half_span);
-    }
-  }
-
-  // ---- products
-  float sums[kChannels / 2];
-  uint32_t is_sum = 0;
-  uint64_t a = sm90::tile_descriptor(x), b = sm90::tile_descriptor(weight);
-  wait_barrier(shared_address(&barriers->weight_arrived), 0);
-  sm90::begin_products();
-  for (int c = 0; c < chunks; ++c) {
-    wait_barrier(shared_address(x_arrived + c), 0);
-    for (int block = 0; block < args.chunk_blocks; ++block) {
-#pragma unroll
-      for (int step = 0; step < sm90::kSwizzleBytes / kStepBytes; ++step) {
-        const uint64_t along = sm90::descriptor_step(step * kStepBytes);
-        Product::add(sums, a + along, b + along, is_sum);
-        is_sum = 1;
-      }
-      a += sm90::descriptor_step(layout.x_block_bytes());
-      b += sm90::descriptor_step(layout.weight_block_bytes());
-    }
-  }
-  sm90::commit_products();
-  sm90::wait_for_products<0>();
-  sm90::settle(sums);
-
-  // ---- sums of the other parts of D. Thread t sends to the threads t of the other blocks.
-  const auto received_at = [&](int slot, int sender, int half) {
-    return received + ((slot * splits + sender) * 2 + half) * sm90::kWarpGroup + threadIdx.x;
-  };
-  if constexpr (kIsSplit) {
-    cluster_wait();  // the barriers of all blocks are initialised, before anything is sent
-    int owner = 0, slot = 0;
-#pragma unroll
-    for (int g = 0; g < kSlots; ++g) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float* s = sums + 4 * (g + half * kSlots);
-        float4* const to = received_at(slot, split, half);
-        const float4 own{s[0], s[1], s[2], s[3]};
-        if (owner == split)
-          *to = own;  // read by this thread alone
-        else
-          send(to, own, &barriers->sums_received, owner);
-      }
-      if (++owner == splits) owner = 0, ++slot;
-    }
-    wait_for_bytes(&barriers->sums_received);
-  }
-
-  // ---- epilogue
-  const int row = warp * 16 + lane / 4;
-#pragma unroll
-  for (int slot = 0; slot < kSlots; ++slot) {
-    if (!is_own(slot)) break;
-    Finished y;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float4 total{};
-      if constexpr (kIsSplit) {
-        for (int sender = 0; sender < splits; ++sender) {
-          const float4 s = *received_at(slot, sender, half);
-          total.x += s.x, total.y += s.y, total.z += s.z, total.w += s.w;
+        for (int slot = 0; slot < kOwn; ++slot) {
+          if (slot == own) break;
+          terms[slot].add_shift(args.epilogue.shift, int64_t{span} * args.span + column_of(slot),
+                                half_span);
         }
-      } else {
-        const float* s = sums + 4 * (slot + half * kSlots);
-        total = {s[0], s[1], s[2], s[3]};
       }
-      y.at[0][half][0] = total.x, y.at[0][half][1] = total.y;
-      y.at[1][half][0] = total.z, y.at[1][half][1] = total.w;
+
+      // ---- products
+      uint32_t is_sum = 0;
+      uint64_t a = sm90::tile_descriptor(x), b = sm90::tile_descriptor(weight);
+      wait_barrier(shared_address(&barriers->weight_arrived), 0);
+      sm90::begin_products();
+      for (int c = 0; c < chunks; ++c) {
+        wait_barrier(shared_address(x_arrived + c), 0);
+        for (int block = 0; block < args.chunk_blocks; ++block) {
+#pragma unroll
+          for (int step = 0; step < sm90::kSwizzleBytes / kStepBytes; ++step) {
+            const uint64_t along = sm90::descriptor_step(step * kStepBytes);
+            Product::add(sums, a + along, b + along, is_sum);
+            is_sum = 1;
+          }
+          a += sm90::descriptor_step(layout.x_block_bytes());
+          b += sm90::descriptor_step(layout.weight_block_bytes());
+        }
+      }
+      sm90::commit_products();
+      sm90::wait_for_products<0>();
+      sm90::settle(sums);
     }
-    finish<kFollowing>(args, terms[slot], row, valid, span, column_of(slot), y);
+
+    // ---- sums of the other parts of D. Thread t sends to the threads t of the other blocks.
+    const auto sum_of = [&](int slot, int half) {
+      const float* s = sums + 4 * (slot + half * kSlots);
+      return float4{s[0], s[1], s[2], s[3]};
+    };
+    if constexpr (kIsSplit) {
+      const auto received_at = [&](int slot, int sender, int half) {
+        return received + ((slot * splits + sender) * 2 + half) * sm90::kWarpGroup + threadIdx.x;
+      };
+      if (!is_rehearsal) cluster_wait();  // all barriers are initialised, before anything is sent
+      int owner = 0, slot = 0;
+#pragma unroll
+      for (int g = 0; g < kSlots; ++g) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float4* const to = received_at(slot, split, half);
+          if (owner == split) *to = sum_of(g, half);  // read by this thread alone
+          send_if(owner != split && !is_rehearsal, to, sum_of(g, half), &barriers->sums_received,
+                  owner);
+        }
+        if (++owner == splits) owner = 0, ++slot;
+      }
+      if (!is_rehearsal) wait_for_bytes(&barriers->sums_received);
+#pragma unroll
+      for (auto& of_slot : y) of_slot = {};
+#pragma unroll 1
+      for (int sender = 0; sender < splits; ++sender) {
+#pragma unroll
+        for (int slot = 0; slot < kOwn; ++slot) {
+          if (slot == own) break;
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const float4 s = *received_at(slot, sender, half);
+            auto& at = y[slot].at;
+            at[0][half][0] += s.x, at[0][half][1] += s.y;
+            at[1][half][0] += s.z, at[1][half][1] += s.w;
+          }
+        }
+      }
+    } else {
+#pragma unroll
+      for (int slot = 0; slot < kOwn; ++slot) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const float4 s = sum_of(slot, half);
+          auto& at = y[slot].at;
+          at[0][half][0] = s.x, at[0][half][1] = s.y, at[1][half][0] = s.z, at[1][half][1] = s.w;
+        }
+      }
+    }
+
+    // ---- epilogue
+    const LinearEpilogue& e = args.epilogue;
+    constexpr bool kIsGated = kFollowing == Following::kGlu;
+    with_activation(kIsGated ? e.gate_activation : e.activation, [&](auto activation) {
+      if (kFollowing != Following::kRope && (kIsGated ? e.out : e.y).type == DType::kE4M3)
+        finish<activation.value, e4m3, kFollowing>(args, terms, y, own, place, column_of);
+      else
+        finish<activation.value, bf16, kFollowing>(args, terms, y, own, place, column_of);
+    });
+    if (!is_rehearsal) break;
   }
 #endif
 }
@@ -485,8 +576,8 @@ const char* linear_stream(const LinearArgs& args, int configuration, const Launc
   const auto following = stream.epilogue.following;
   const Kernel kernel =
       x.type == DType::kE4M3 ? kernel_for<e4m3>(c, following) : kernel_for<bf16>(c, following);
-  launch_kernel(kName, kernel, grid, dim3(sm90::kWarpGroup), shared_bytes(stream, c), launch,
-                c.splits, stream);
+  launch_kernel(kName, kernel, grid, dim3(kThreads), shared_bytes(stream, c), launch, c.splits,
+                stream);
   return kName;
 }
 

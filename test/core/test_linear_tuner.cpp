@@ -52,6 +52,12 @@ LinearArgs with_residual(LinearArgs args) {
   return args;
 }
 
+LinearArgs with_gelu(LinearArgs args) {
+  args.bias = static_cast<const float*>(kSomewhere);
+  args.activation = Activation::kGeluTanh;
+  return args;
+}
+
 LinearArgs with_shift(LinearArgs args) {
   args.bias = static_cast<const float*>(kSomewhere);
   args.shift = matrix(1, args.y.width, DType::kF32);
@@ -118,6 +124,8 @@ std::vector<LinearArgs> calls() {
           linear(51, 1536, 192, kBF16, kBF16),
           linear(17, 1536, 192, kBF16, kBF16),
           linear(1, 1024, 192, kE4M3, kBF16, 1),
+          with_gelu(linear(51, 1536, 192, kE4M3, kE4M3, 192)),
+          with_gelu(linear(51, 4096, 256, kE4M3, kBF16, 256)),
           with_length(linear(51, 1536, 192, kE4M3, kBF16, 192)),
           with_shift(linear(51, 1024, 192, kE4M3, kE4M3, 192)),
           with_shift(linear(20, 512, 64, kBF16, kBF16)),
