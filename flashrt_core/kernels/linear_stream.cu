@@ -24,7 +24,7 @@
 #include <array>
 #include <type_traits>
 
-#include "kernels/copy_async.cuh"
+#include "kernels/cluster.cuh"
 #include "kernels/linear_epilogue.cuh"
 #include "kernels/sm90.cuh"
 #include "kernels/tensor_map.hpp"
@@ -65,7 +65,6 @@ struct StreamArgs {
   // Channels form spans (heads, the two halves of gate|up, or just the channels of a block). A
   // block has the same columns in both halves of a span, so that pairs meet in one thread.
   int span = 0;
-  Prefetch next;
 };
 
 struct Barriers {
@@ -173,12 +172,17 @@ struct Place {
   __device__ bool has(int token) const { return row + token * kTokenStep < valid; }
 };
 
+// The angles of a slot of a head, of either row.
+struct Turn {
+  Angles<2> of_token[2];
+};
+
 // Finishes the sums of a thread. `column_of` counts in the half of a span.
 template <Activation kActivation, class Out, LinearEpilogue::Following kFollowing, int kOwn,
           class Column>
 __device__ __forceinline__ void finish(const StreamArgs& args, const Terms (&terms)[kOwn],
-                                       Finished (&y)[kOwn], int own, const Place& place,
-                                       const Column& column_of) {
+                                       const Turn (&turns)[kOwn], Finished (&y)[kOwn], int own,
+                                       const Place& place, const Column& column_of) {
   using Following = LinearEpilogue::Following;
   constexpr bool kIsGated = kFollowing == Following::kGlu;
   const LinearEpilogue& e = args.epilogue;
@@ -209,7 +213,7 @@ __device__ __forceinline__ void finish(const StreamArgs& args, const Terms (&ter
         if (!place.has(token)) break;
         const int row = place.row + token * kTokenStep;
         auto& of_token = y[slot].at[token];
-        store_heads(e, angles_of<2>(e, row, column), row, place.span, column, of_token[0],
+        store_heads(e, turns[slot].of_token[token], row, place.span, column, of_token[0],
                     of_token[1]);
       }
     }
@@ -310,7 +314,6 @@ __global__ void __launch_bounds__(kThreads)
       if (is_x) break;
       arrive_threads(kStarted, kThreads);
     }
-    if (lane == 0) prefetch_share(args.next);
     return;
   }
 
@@ -341,6 +344,7 @@ __global__ void __launch_bounds__(kThreads)
                              : row * args.epilogue.y.stride + int64_t{span} * args.span;
   }
   float sums[kChannels / 2] = {};
+  Turn turns[kOwn] = {};
   Finished y[kOwn] = {};
 #pragma unroll 1
   for (bool is_rehearsal = args.k_blocks > 0;; is_rehearsal = false) {  // the compiler cannot know
@@ -353,6 +357,19 @@ __global__ void __launch_bounds__(kThreads)
           if (slot == own) break;
           terms[slot].add_shift(args.epilogue.shift, int64_t{span} * args.span + column_of(slot),
                                 half_span);
+        }
+      }
+
+      if constexpr (kFollowing == Following::kRope) {
+#pragma unroll
+        for (int slot = 0; slot < kOwn; ++slot) {
+          if (slot == own) break;
+#pragma unroll
+          for (int token = 0; token < 2; ++token) {
+            if (!place.has(token)) break;
+            turns[slot].of_token[token] =
+                angles_of<2>(args.epilogue, place.row + token * kTokenStep, column_of(slot));
+          }
         }
       }
 
@@ -435,9 +452,9 @@ __global__ void __launch_bounds__(kThreads)
     constexpr bool kIsGated = kFollowing == Following::kGlu;
     with_activation(kIsGated ? e.gate_activation : e.activation, [&](auto activation) {
       if (kFollowing != Following::kRope && (kIsGated ? e.out : e.y).type == DType::kE4M3)
-        finish<activation.value, e4m3, kFollowing>(args, terms, y, own, place, column_of);
+        finish<activation.value, e4m3, kFollowing>(args, terms, turns, y, own, place, column_of);
       else
-        finish<activation.value, bf16, kFollowing>(args, terms, y, own, place, column_of);
+        finish<activation.value, bf16, kFollowing>(args, terms, turns, y, own, place, column_of);
     });
     if (!is_rehearsal) break;
   }
@@ -504,7 +521,7 @@ int64_t row_bytes(const LinearArgs& args) {
 // there early.
 int chunk_blocks_for(int k_blocks) { return k_blocks % 3 == 0 ? 3 : k_blocks % 2 == 0 ? 2 : 1; }
 
-// All but the tensor maps and the prefetch.
+// All but the tensor maps.
 StreamArgs stream_args_of(const LinearArgs& args, const Configuration& c) {
   StreamArgs stream;
   stream.epilogue = epilogue_of(args);
@@ -571,8 +588,6 @@ const char* linear_stream(const LinearArgs& args, int configuration, const Launc
       blocked_tensor_map(x.data, x.type, x.rows, 1, x.width, x.stride,
                          {.rows = stream.x_rows, .groups = 1, .blocks = stream.chunk_blocks});
   const dim3 grid(c.splits, static_cast<unsigned>(w.rows / c.channels));
-  stream.next = prefetch_of(args.next_weight, int64_t{grid.x} * grid.y, launch.device->l2_bytes);
-
   const auto following = stream.epilogue.following;
   const Kernel kernel =
       x.type == DType::kE4M3 ? kernel_for<e4m3>(c, following) : kernel_for<bf16>(c, following);
