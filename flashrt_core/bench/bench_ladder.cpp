@@ -20,8 +20,8 @@
 //     no scalar twin that computes in the same way.
 //   - Launched one by one, a call costs what dispatch and driver take on the host. A step that
 //     saves time of the device alone saves nothing there.
-//   - Linears of up to 64 rows run our own linear_skinny from the first row on, in its first
-//     configuration until they are tuned.
+//   - Linears of up to 64 rows run our own linear_skinny or linear_f32 from the first row on, in
+//     its first configuration until they are tuned.
 
 #include <algorithm>
 #include <chrono>

@@ -50,8 +50,19 @@ struct Layer {
 };
 
 std::vector<Layer> layers() {
-  constexpr DType kBF16 = DType::kBF16, kE4M3 = DType::kE4M3, kF16 = DType::kF16;
+  constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16, kE4M3 = DType::kE4M3,
+                  kF16 = DType::kF16;
   std::vector<Layer> all;
+  for (const int64_t t : {10, 50}) {
+    all.push_back({"denoise.action_in", t, 1024, 32, kF32, kF32, kBF16, true});
+    all.push_back({"denoise.velocity", t, 32, 1024, kF32, kF32, kF32, true});
+  }
+  for (const int64_t t : {16, 50}) {
+    all.push_back(
+        {"groot.denoise.action_in", t, 1536, 128, kF32, kF32, kBF16, true, Activation::kSilu});
+    all.push_back({"groot.denoise.velocity", t, 128, 1024, kF32, kF32, kF32, true});
+  }
+  all.push_back({"groot.state_in", 1, 1024, 128, kF32, kF32, kBF16, true, Activation::kRelu});
   for (const DType type : {kE4M3, kBF16}) {
     for (const int64_t t : {512, 768}) {
       all.push_back({"vision.qkv", t, 3 * 1152, 1152, type, type, kBF16, true});
@@ -373,7 +384,11 @@ std::vector<Family> families() {
           {.name = "skinny",
            .configurations = linear_skinny_configurations(),
            .accepts = linear_skinny_accepts,
-           .run = linear_skinny}};
+           .run = linear_skinny},
+          {.name = "f32",
+           .configurations = linear_f32_configurations(),
+           .accepts = linear_f32_accepts,
+           .run = linear_f32}};
 }
 
 struct Result {

@@ -2,7 +2,7 @@
 // Copyright 2026 The flashrt_ros authors
 
 // linear: y = activation(x W^T + bias + shift) + residual, and what a kernel may do with y before
-// it leaves the registers. Four families of kernels of our own compute it; each says what it
+// it leaves the registers. Five families of kernels of our own compute it; each says what it
 // takes, and whoever launches chooses among those that do.
 #pragma once
 
@@ -50,6 +50,11 @@ const char* linear_generic(const LinearArgs& args, const Launch& launch);
 std::span<const char* const> linear_skinny_configurations();
 bool linear_skinny_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device);
 const char* linear_skinny(const LinearArgs& args, int configuration, const Launch& launch);
+
+// ---- Few rows in float32.
+std::span<const char* const> linear_f32_configurations();
+bool linear_f32_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device);
+const char* linear_f32(const LinearArgs& args, int configuration, const Launch& launch);
 
 // ---- Few rows on sm_90: warp-group matrix instructions in blocks so small that several kernels
 // share a multiprocessor.

@@ -320,16 +320,23 @@ __device__ __noinline__ Vector<float, N> finish_rest(const LinearEpilogue& e, in
   return sums;
 }
 
-// The sums of columns [column, column + N) of this row become y, in float32 before its rounding.
+// Scales and bias.
 template <int N>
-__device__ __forceinline__ void finish_sums(const LinearEpilogue& e, const ChannelTerms<N>& terms,
-                                            int64_t row, int64_t column, float (&sums)[N]) {
+__device__ __forceinline__ void scale_sums(const LinearEpilogue& e, const ChannelTerms<N>& terms,
+                                           float (&sums)[N]) {
   const float factor = __fmul_rn(e.x_scale, terms.weight_scale);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     sums[i] = __fmul_rn(__fmul_rn(sums[i], terms.scale[i]), factor);
     if (e.facts & e.kHasBias) sums[i] = __fadd_rn(sums[i], terms.bias[i]);
   }
+}
+
+// The sums of columns [column, column + N) of this row become y, in float32 before its rounding.
+template <int N>
+__device__ __forceinline__ void finish_sums(const LinearEpilogue& e, const ChannelTerms<N>& terms,
+                                            int64_t row, int64_t column, float (&sums)[N]) {
+  scale_sums(e, terms, sums);
   if (e.facts & e.kHasRest) {
     call_with(sums, [&](const Vector<float, N>& v) { return finish_rest(e, row, column, v); });
   }

@@ -9,7 +9,7 @@
 // Work      a block owns 8 to 64 channels; its warps, and in a cluster its blocks, split k. All
 //           weights that fit in registers are on their way before the kernel waits for the one
 //           ahead. The sums of the warps meet in shared memory, those of a cluster's blocks in the
-//           block that finishes the row. Float32 has a kernel of its own below.
+//           block that finishes the row.
 // Traffic   the weights once from device memory, x once per block from L2; the weight of the next
 //           linear, a share per block, from device memory to L2, where that one finds it.
 // Numerics  codes are multiplied as float16 or bfloat16, which hold them exactly; float32 sums in a
@@ -396,102 +396,14 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   }
 }
 
-// ---- float32: the two linears around the actions, small enough for plain arithmetic. kTeam
-// threads share a channel, each with four elements of k, and add up all rows.
-
-constexpr int kBatchRows = 16;  // added up at a time
-
-struct FewRowsArgs {
-  Matrix x;
-  const float* weight = nullptr;
-  int64_t weight_stride = 0;
-  int channels = 0;
-  LinearEpilogue epilogue;
-};
-
-// Sums the 16 numbers of every lane over kLanes neighbouring lanes. Each round halves what a lane
-// holds; in the end lane l has rows l * 16 / kLanes and on, at least one.
-template <int kLanes>
-__device__ __forceinline__ void sum_over_lanes(float (&rows)[kBatchRows], int lane) {
-  int held = kBatchRows;
-#pragma unroll
-  for (int offset = kLanes / 2; offset > 0; offset /= 2) {
-    if (held > 1) {
-      held /= 2;
-      const bool keeps_upper = lane & offset;
-#pragma unroll
-      for (int i = 0; i < held; ++i) {
-        const float sent = keeps_upper ? rows[i] : rows[i + held];
-        const float kept = keeps_upper ? rows[i + held] : rows[i];
-        rows[i] = kept + __shfl_xor_sync(kAllLanes, sent, offset);
-      }
-    } else {
-      rows[0] += __shfl_xor_sync(kAllLanes, rows[0], offset);
-    }
-  }
-}
-
-template <int kTeam>
-__global__ void __launch_bounds__(kThreads)
-    linear_few_rows_kernel(const __grid_constant__ FewRowsArgs args) {
-  constexpr int kChannels = kThreads / kTeam;  // of a block
-  constexpr int kLanes = kTeam < kWarp ? kTeam : kWarp;
-  constexpr int kParts = kTeam / kLanes;  // warps of a team
-  constexpr int kHeld = kBatchRows / kLanes > 0 ? kBatchRows / kLanes : 1;
-  __shared__ float sums[kMaxTiles * kTileRows][kChannels][kParts];
-
-  const LinearEpilogue& e = args.epilogue;
-  const int lane = threadIdx.x % kWarp;
-  const int team = threadIdx.x / kTeam;
-  const int64_t first_channel = static_cast<int64_t>(blockIdx.x) * kChannels;
-  const int64_t k = threadIdx.x % kTeam * 4;
-  float4 w{};
-  if (first_channel + team < args.channels && k < args.x.width) {
-    w = *reinterpret_cast<const float4*>(args.weight + (first_channel + team) * args.weight_stride +
-                                         k);
-  }
-  const int own = threadIdx.x % kChannels;  // the channel that this thread finishes
-  const int64_t column = first_channel + own;
-  ChannelTerms<1> terms{};
-  if (column < args.channels) terms = channel_terms<1>(e, column);
-
-  wait_for_previous();
-  const int valid = static_cast<int>(valid_rows(args.x));
-  const float* x = static_cast<const float*>(args.x.data) + k;
-  for (int first = 0; first < args.x.rows; first += kBatchRows) {
-    float rows[kBatchRows];
-#pragma unroll
-    for (int r = 0; r < kBatchRows; ++r) {
-      float4 v{};
-      if (first + r < args.x.rows && k < args.x.width)
-        v = *reinterpret_cast<const float4*>(x + (first + r) * args.x.stride);
-      rows[r] = fmaf(v.w, w.w, fmaf(v.z, w.z, fmaf(v.y, w.y, v.x * w.x)));
-    }
-    sum_over_lanes<kLanes>(rows, lane);
-    const int to = first + lane % kLanes * kBatchRows / kLanes;
-#pragma unroll
-    for (int i = 0; i < kHeld; ++i) sums[to + i][team][threadIdx.x % kTeam / kWarp] = rows[i];
-  }
-  __syncthreads();  // the sums are written, before any thread reads those of another
-  if (column >= args.channels) return;
-  for (int row = threadIdx.x / kChannels; row < valid; row += kTeam) {
-    float y[1] = {0};
-#pragma unroll
-    for (int part = 0; part < kParts; ++part) y[0] += sums[row][own][part];
-    finish_sums(e, terms, row, column, y);
-    store_y(e, row, column, y);
-  }
-}
-
 // ---- configurations
 
 struct Configuration {
   const char* name;
   int channels = 0, depth = 0, cluster = 1;
-  int team = 0;  // of the float32 kernel; else 0
 };
 
-// Named after channels of a block and chunks on their way, or threads of a team.
+// Named after channels of a block and chunks on their way.
 constexpr std::array kConfigurations = {
     Configuration{"8x4", 8, 4, 1},
     Configuration{"16x2", 16, 2, 1},
@@ -504,9 +416,6 @@ constexpr std::array kConfigurations = {
     Configuration{"32x2 cluster 2", 32, 2, 2},
     Configuration{"32x2 cluster 4", 32, 2, 4},
     Configuration{"64x2", 64, 2, 1},
-    Configuration{.name = "f32 team 8", .team = 8},
-    Configuration{.name = "f32 team 32", .team = 32},
-    Configuration{.name = "f32 team 256", .team = 256},
 };
 
 constexpr auto kNames = [] {
@@ -585,12 +494,16 @@ Choice choose(const LinearArgs& args, const Configuration& c) {
   return {};
 }
 
-bool accepts_float32(const LinearArgs& args, const Configuration& c) {
-  return args.x.type == DType::kF32 && args.weight.type == DType::kF32 && !args.glu && !args.rope &&
-         args.x.width <= 4 * c.team;
-}
+}  // namespace
 
-bool accepts_product(const LinearArgs& args, const Configuration& c, const DeviceInfo& device) {
+std::span<const char* const> linear_skinny_configurations() { return kNames; }
+
+bool linear_skinny_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device) {
+  const Configuration& c = kConfigurations.at(configuration);
+  constexpr int kAlignment = sizeof(uint4);
+  if (args.x.rows > kMaxTiles * kTileRows || !can_follow(args) || !is_aligned(args.x, kAlignment) ||
+      !is_aligned(args.weight, kAlignment))
+    return false;
   const Choice choice = choose(args, c);
   if (!choice.kernel || choice.shared_bytes > device.shared_bytes_per_block) return false;
   if (c.cluster > 1 && device.compute_capability() < 90) return false;
@@ -600,21 +513,13 @@ bool accepts_product(const LinearArgs& args, const Configuration& c, const Devic
          epilogue_is_aligned(epilogue_of(args), 2);
 }
 
-void launch_float32(const LinearArgs& args, const Configuration& c, const Launch& launch) {
-  const FewRowsArgs few_rows{.x = args.x,
-                             .weight = static_cast<const float*>(args.weight.data),
-                             .weight_stride = args.weight.stride,
-                             .channels = static_cast<int>(args.weight.rows),
-                             .epilogue = epilogue_of(args)};
-  const auto kernel = c.team == 8    ? linear_few_rows_kernel<8>
-                      : c.team == 32 ? linear_few_rows_kernel<32>
-                                     : linear_few_rows_kernel<256>;
-  const int channels = kThreads / c.team;
-  const auto blocks = static_cast<unsigned>((args.weight.rows + channels - 1) / channels);
-  launch_kernel(kName, kernel, blocks, kThreads, 0, launch, 1, few_rows);
-}
-
-void launch_product(const LinearArgs& args, const Configuration& c, const Launch& launch) {
+const char* linear_skinny(const LinearArgs& args, int configuration, const Launch& launch) {
+  const Configuration& c = kConfigurations.at(configuration);
+  check_linear(kName, args);
+  FLASHRT_CHECK(linear_skinny_accepts(args, configuration, *launch.device), kName, " ", c.name,
+                ": does not take x [", args.x.rows, ", ", args.x.width, "] ", args.x.type,
+                " and a weight [", args.weight.rows, ", ", args.weight.width, "] ",
+                args.weight.type, "; linear_skinny_accepts() says which configurations do");
   const Choice choice = choose(args, c);
   const int64_t span = span_of(args, c.channels);
   const int64_t k_of_chunk = int64_t{choice.chunk} * kWarps * c.cluster;
@@ -632,29 +537,6 @@ void launch_product(const LinearArgs& args, const Configuration& c, const Launch
       .next_weight = prefetch_of(args.next_weight, blocks, launch.device->l2_bytes)};
   launch_kernel(kName, choice.kernel, grid, kThreads, choice.shared_bytes, launch, c.cluster,
                 skinny);
-}
-
-}  // namespace
-
-std::span<const char* const> linear_skinny_configurations() { return kNames; }
-
-bool linear_skinny_accepts(const LinearArgs& args, int configuration, const DeviceInfo& device) {
-  const Configuration& c = kConfigurations.at(configuration);
-  constexpr int kAlignment = sizeof(uint4);
-  if (args.x.rows > kMaxTiles * kTileRows || !can_follow(args) || !is_aligned(args.x, kAlignment) ||
-      !is_aligned(args.weight, kAlignment))
-    return false;
-  return c.team ? accepts_float32(args, c) : accepts_product(args, c, device);
-}
-
-const char* linear_skinny(const LinearArgs& args, int configuration, const Launch& launch) {
-  const Configuration& c = kConfigurations.at(configuration);
-  check_linear(kName, args);
-  FLASHRT_CHECK(linear_skinny_accepts(args, configuration, *launch.device), kName, " ", c.name,
-                ": does not take x [", args.x.rows, ", ", args.x.width, "] ", args.x.type,
-                " and a weight [", args.weight.rows, ", ", args.weight.width, "] ",
-                args.weight.type, "; linear_skinny_accepts() says which configurations do");
-  c.team ? launch_float32(args, c, launch) : launch_product(args, c, launch);
   return kName;
 }
 

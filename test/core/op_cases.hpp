@@ -280,7 +280,10 @@ inline void add_linear_cases(std::vector<OpCase>& cases) {
         FewRows{12, 2048, 128, DType::kBF16, DType::kE4M3, WeightScale::kChannel, DType::kBF16},
         FewRows{31, 1024, 96, DType::kBF16, DType::kE4M3, WeightScale::kTensor, DType::kBF16},
         FewRows{10, 32, 1024, DType::kF32, DType::kF32, WeightScale::kNone, DType::kF32},
-        FewRows{50, 1024, 32, DType::kF32, DType::kF32, WeightScale::kNone, DType::kF32}}) {
+        FewRows{50, 1024, 32, DType::kF32, DType::kF32, WeightScale::kNone, DType::kF32},
+        FewRows{50, 128, 192, DType::kF32, DType::kF32, WeightScale::kNone, DType::kBF16},
+        FewRows{1, 204, 66, DType::kF32, DType::kF32, WeightScale::kNone, DType::kF16},
+        FewRows{64, 2052, 30, DType::kF32, DType::kF32, WeightScale::kNone, DType::kE4M3}}) {
     CaseBuilder b(text("linear_few_rows_", s.rows, "x", s.depth, "x", s.width, "_", s.x, "_",
                        s.weight, "_", s.y));
     Linear op{.x = b.in("x", s.rows, s.depth, s.x), .y = b.out("y", s.rows, s.width, s.y)};
@@ -293,11 +296,14 @@ inline void add_linear_cases(std::vector<OpCase>& cases) {
     cases.push_back(std::move(b).build(op));
   }
   for (const int32_t length : {0, 7}) {
-    CaseBuilder b(text("linear_few_rows_length_", length));
-    const Rows rows{.capacity = 16, .length = b.integer("n", length), .base = 3};
-    Linear op{.x = b.in("x", rows, 1024, DType::kE4M3), .y = b.out("y", rows, 64, DType::kBF16)};
-    op.weight = b.weight("w", {64, 1024}, 1.0 / 32, DType::kE4M3, WeightScale::kChannel);
-    cases.push_back(std::move(b).build(op));
+    for (const DType type : {DType::kE4M3, DType::kF32}) {
+      CaseBuilder b(text("linear_few_rows_length_", length, "_", type));
+      const Rows rows{.capacity = 16, .length = b.integer("n", length), .base = 3};
+      Linear op{.x = b.in("x", rows, 1024, type), .y = b.out("y", rows, 64, DType::kBF16)};
+      op.weight = b.weight("w", {64, 1024}, 1.0 / 32, type,
+                           type == DType::kE4M3 ? WeightScale::kChannel : WeightScale::kNone);
+      cases.push_back(std::move(b).build(op));
+    }
   }
   // Aligned, from 17 rows on, as in vision and prefix: the kernels on warp-group matrix
   // instructions. Depths and widths end inside their tiles.

@@ -142,6 +142,15 @@ std::vector<LinearArgs> calls() {
           with_rope(with_weight(linear(50, 4096, 256, kF16, kBF16, 256), kE4M3)),
           with_euler(linear(10, 1024, 32, DType::kF32, DType::kF32)),
           with_euler(linear(50, 32, 32, DType::kF32, DType::kF32)),
+          with_euler(linear(50, 1024, 128, kF32, kF32)),
+          with_euler(linear(3, 128, 30, kF32, kF32)),
+          with_shift(linear(50, 128, 192, kF32, kBF16)),
+          with_residual(linear(64, 1540, 150, kF32, kF32)),
+          with_residual(linear(9, 256, 80, kF32, kF16)),
+          with_padding(linear(1, 204, 66, kF32, kF32)),
+          with_padding(linear(50, 20, 132, kF32, kF32)),
+          with_length(linear(64, 32, 96, kF32, kF32)),
+          with_length(linear(43, 2600, 40, kF32, kBF16)),
           with_glu(linear(200, 256, 512, kE4M3, kBF16, 512), kE4M3),
           with_glu(with_length(linear(400, 256, 512, kE4M3, kBF16, 512)), kE4M3),
           with_glu(linear(200, 256, 512, kBF16, kBF16), kBF16),
@@ -265,9 +274,9 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
     }
   }
   if (!device_.is_specialised || device_.compute_capability() != 90) return;
-  EXPECT_EQ(seen.size(), linear_skinny_configurations().size() +
-                             linear_stream_configurations().size() +
-                             linear_wgmma_configurations().size());
+  EXPECT_EQ(seen.size(),
+            linear_skinny_configurations().size() + linear_stream_configurations().size() +
+                linear_f32_configurations().size() + linear_wgmma_configurations().size());
 }
 
 // A program that keeps all values runs the choice for a pair without its second call. This asks the
@@ -296,6 +305,7 @@ TEST(LinearKernelsTest, WhatIsAcceptedAsAPairIsAcceptedAlone) {
   check("wgmma", linear_wgmma_configurations(), linear_wgmma_accepts);
   check("stream", linear_stream_configurations(), linear_stream_accepts);
   check("skinny", linear_skinny_configurations(), linear_skinny_accepts);
+  check("f32", linear_f32_configurations(), linear_f32_accepts);
 }
 
 // Products of e4m3 are added up as asked for by whatever kernel computes them.

@@ -34,6 +34,10 @@ constexpr Configured kSkinny{.family = Family::kSkinny,
                              .prefix = "skinny ",
                              .configurations = linear_skinny_configurations,
                              .accepts = linear_skinny_accepts};
+constexpr Configured kFloat32{.family = Family::kFloat32,
+                              .prefix = "f32 ",
+                              .configurations = linear_f32_configurations,
+                              .accepts = linear_f32_accepts};
 
 int count_of(const Configured& kernel) { return static_cast<int>(kernel.configurations().size()); }
 
@@ -52,9 +56,9 @@ bool accepts(const Configured& kernel, const LinearArgs& args, int configuration
 
 std::vector<LinearChoice> linear_choices(const LinearArgs& args, const LibraryGemm& library,
                                          const DeviceInfo& device) {
-  std::array<const Configured*, 3> own{&kWgmma, &kStream, &kSkinny};
-  if (args.x.rows <= kFewRows) own = {&kStream, &kSkinny, &kWgmma};
-  if (args.x.rows <= kVeryFewRows) own = {&kSkinny, &kStream, &kWgmma};
+  std::array<const Configured*, 4> own{&kFloat32, &kWgmma, &kStream, &kSkinny};
+  if (args.x.rows <= kFewRows) own = {&kFloat32, &kStream, &kSkinny, &kWgmma};
+  if (args.x.rows <= kVeryFewRows) own = {&kFloat32, &kSkinny, &kStream, &kWgmma};
   std::vector<LinearChoice> choices;
   for (const Configured* kernel : own) {
     for (int i = 0; i < count_of(*kernel); ++i) {
@@ -71,7 +75,7 @@ std::vector<LinearChoice> linear_choices(const LinearArgs& args, const LibraryGe
 bool has_fused_linear(const LinearArgs& args, const LibraryGemm& library,
                       const DeviceInfo& device) {
   if (!args.glu && !args.rope && !args.euler) return false;
-  for (const Configured& kernel : {kWgmma, kStream, kSkinny}) {
+  for (const Configured& kernel : {kWgmma, kStream, kSkinny, kFloat32}) {
     for (int i = 0; i < count_of(kernel); ++i) {
       if (accepts(kernel, args, i, library, device)) return true;
     }
@@ -87,6 +91,8 @@ std::string name_of(const LinearChoice& choice) {
       return text(kStream.prefix, linear_stream_configurations()[choice.configuration]);
     case Family::kSkinny:
       return text(kSkinny.prefix, linear_skinny_configurations()[choice.configuration]);
+    case Family::kFloat32:
+      return text(kFloat32.prefix, linear_f32_configurations()[choice.configuration]);
     case Family::kLibrary:
       return text(kLibraryPrefix, LibraryGemm::name_of(choice.library));
     case Family::kGeneric:
@@ -103,7 +109,7 @@ std::string describe(const LinearChoice& choice) {
 std::optional<LinearChoice> restore_linear_choice(std::string_view name, const LinearArgs& args,
                                                   const LibraryGemm& library,
                                                   const DeviceInfo& device) {
-  for (const Configured& kernel : {kWgmma, kStream, kSkinny}) {
+  for (const Configured& kernel : {kWgmma, kStream, kSkinny, kFloat32}) {
     if (!name.starts_with(kernel.prefix)) continue;
     const auto names = kernel.configurations();
     const auto found = std::find(names.begin(), names.end(), name.substr(kernel.prefix.size()));
@@ -127,6 +133,7 @@ size_t workspace_bytes(const LinearArgs& args, const LinearChoice& choice) {
     case Family::kWgmma:
     case Family::kStream:
     case Family::kSkinny:
+    case Family::kFloat32:
     case Family::kGeneric:
       return 0;
   }
@@ -142,6 +149,8 @@ const char* run_linear(const LinearArgs& args, const LinearChoice& choice,
       return linear_stream(args, choice.configuration, launch);
     case Family::kSkinny:
       return linear_skinny(args, choice.configuration, launch);
+    case Family::kFloat32:
+      return linear_f32(args, choice.configuration, launch);
     case Family::kLibrary:
       return library.run(args, choice.library, workspace, launch);
     case Family::kGeneric:

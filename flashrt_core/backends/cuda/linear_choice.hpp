@@ -19,10 +19,10 @@ namespace flashrt::cuda {
 inline constexpr int kLinearKernelsVersion = 6;
 
 struct LinearChoice {
-  enum class Family { kWgmma, kStream, kSkinny, kLibrary, kGeneric };
+  enum class Family { kWgmma, kStream, kSkinny, kFloat32, kLibrary, kGeneric };
 
   Family family = Family::kGeneric;
-  int configuration = 0;  // of kWgmma, kStream and kSkinny
+  int configuration = 0;  // of a kernel of our own that has some
   LibraryChoice library;
 };
 
