@@ -214,17 +214,18 @@ ContextCache backbone_stage(const Groot& g, const std::vector<Value>& features, 
     const Value y = context_rows(g, s);
     context.image =
         b.linear("image_kv", y, "dit.image_kv", image_blocks(g) * 2 * g.width(), {.bias = true});
-    std::vector<Value> text_parts;
-    for (size_t view = 0; view < images.size(); ++view) {
-      const auto& place = g.layout.views[view];
-      context.image_keys.push_back({.begin = place.image_begin, .count = place.image_rows});
-      text_parts.push_back(b.linear(g.of_view(view) + "text_kv",
-                                    b.rows(y, place.markup_begin, place.markup_rows), "dit.text_kv",
-                                    text_blocks(g) * 2 * g.width(), {.bias = true}));
+    // Markup is a few rows behind each image. With the images in between it takes one pass over the
+    // weights, which cost more than the rows that nobody reads.
+    const auto &first = g.layout.views.front(), &last = g.layout.views.back();
+    const int begin = first.markup_begin, end = last.markup_begin + last.markup_rows;
+    const Value markup = b.linear("text_kv", b.rows(y, begin, end - begin), "dit.text_kv",
+                                  text_blocks(g) * 2 * g.width(), {.bias = true});
+    context.text = b.concat("text_kv", {markup, text.kv});
+    for (const auto& view : g.layout.views) {
+      context.image_keys.push_back({.begin = view.image_begin, .count = view.image_rows});
+      context.text_keys.push_back({.begin = view.markup_begin - begin, .count = view.markup_rows});
     }
-    text_parts.push_back(text.kv);
-    context.text = b.concat("text_kv", text_parts);
-    context.text_keys = {{.begin = 0, .count = g.layout.markup_rows, .length = text.length}};
+    context.text_keys.back().length = text.length;  // the prompt comes next
   });
   return context;
 }

@@ -60,7 +60,7 @@ TEST(Models, GrootN16AtFullSizeHasSoManyCalls) {
   EXPECT_EQ(calls("styles"), 3 + 32 + 1 + 4);
   EXPECT_EQ(calls("prompt"), 1 + kLanguage + kNorms + 1 + 2);  // keys and values, markup of 2 views
   EXPECT_EQ(calls("vision"), 1 + 27 * 7 + 1);
-  EXPECT_EQ(calls("backbone"), 2 + 2 + kLanguage + kNorms + 1 + 2);
+  EXPECT_EQ(calls("backbone"), 2 + 2 + kLanguage + kNorms + 1 + 1);
   EXPECT_EQ(calls("state"), 2);
   EXPECT_EQ(calls("denoise"), 2 + 32 * 7 + 4);
   // 81 rows an image; "</img><image 2><img>", "</img><|im_end|>\n".

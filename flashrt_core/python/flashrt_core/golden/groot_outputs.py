@@ -144,14 +144,13 @@ def _language(sample: GrootSample, layers: int) -> dict[str, Output]:
         return whole(f'prompt.{value}', f'backbone.{value}')
 
     def text_block(run: GrootRun, part: slice) -> Built:
-        """Keys or values of text: markup behind the images first, then the prompt."""
+        """Keys or values of text: all rows behind the first image, then the prompt."""
         cache = run.values['text_kv'][:, part]
-        markup = sum(sample.markup_rows)
         built = np.zeros((len(sample.tokens), cache.shape[1]), np.float32)
-        is_markup = ~sample.is_image
-        is_markup[: sample.prompt_length] = False
-        built[is_markup] = cache[:markup]
-        built[: sample.prompt_length] = cache[markup:]
+        first = sample.prompt_length + int(np.argmin(sample.is_image[sample.prompt_length :]))
+        behind = len(sample.tokens) - first
+        built[first:] = cache[:behind]
+        built[: sample.prompt_length] = cache[behind:]
         return built, ~sample.is_image
 
     def image_block(run: GrootRun, part: slice) -> Built:
