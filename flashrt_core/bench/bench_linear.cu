@@ -62,6 +62,8 @@ std::vector<Layer> layers() {
         {"groot.denoise.action_in", t, 1536, 128, kF32, kF32, kBF16, true, Activation::kSilu});
     all.push_back({"groot.denoise.velocity", t, 128, 1024, kF32, kF32, kF32, true});
   }
+  all.push_back(
+      {"groot.denoise.decoder", 50, 1024, 1536, kBF16, kBF16, kF32, true, Activation::kRelu});
   all.push_back({"groot.state_in", 1, 1024, 128, kF32, kF32, kBF16, true, Activation::kRelu});
   for (const DType type : {kE4M3, kBF16}) {
     for (const int64_t t : {512, 768}) {

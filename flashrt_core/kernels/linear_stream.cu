@@ -5,7 +5,8 @@
 // the weights: y = activation(x W^T + bias + shift), the gated product of its halves, or heads.
 //
 // Layout    x: [T <= 64, D], W: [width, D], both e4m3 or both bf16, rows of whole blocks of 128
-//           bytes. y: bf16 or e4m3; heads: any type.
+//           bytes. y: bf16 or e4m3; heads: any type. Of bf16 also float32 y, or the sum of y and a
+//           residual in bf16.
 // Work      a block multiplies all tokens (the m of the matrix instructions) by 32 to 64 channels
 //           (their n). One warp asks at once for all that the block reads, the weights before the
 //           kernel ahead has ended, and everything stays in shared memory: nothing is waited for
@@ -144,8 +145,12 @@ __device__ __forceinline__ void for_each(Finished& y, const F& change) {
 }
 
 // Calls it with the activation as a constant: one decision for all that a thread finishes.
-template <class F>
+template <bool kIsGeneral, class F>
 __device__ __forceinline__ void with_activation(Activation activation, const F& body) {
+  if constexpr (kIsGeneral) {
+    if (activation == Activation::kRelu)
+      return body(std::integral_constant<Activation, Activation::kRelu>());
+  }
   switch (activation) {
     case Activation::kGeluTanh:
       return body(std::integral_constant<Activation, Activation::kGeluTanh>());
@@ -157,12 +162,20 @@ __device__ __forceinline__ void with_activation(Activation activation, const F& 
 }
 
 // Two columns as they are stored.
+__device__ __forceinline__ float2 packed(float, const float (&y)[2], const Divisor&) {
+  return {y[0], y[1]};
+}
 __device__ __forceinline__ uint32_t packed(bf16, const float (&y)[2], const Divisor&) {
   return packed_bf16(y[0], y[1]);
 }
 __device__ __forceinline__ uint16_t packed(e4m3, const float (&y)[2], const Divisor& divisor) {
   return static_cast<uint16_t>(packed_e4m3(quotient(y[0], divisor), quotient(y[1], divisor)));
 }
+
+// What is added to y, as it lies in memory: token, half.
+struct Residual {
+  uint32_t at[2][2];
+};
 
 // Where a thread stores: rows `row` and `row` + kTokenStep, where they are valid.
 struct Place {
@@ -178,11 +191,12 @@ struct Turn {
 };
 
 // Finishes the sums of a thread. `column_of` counts in the half of a span.
-template <Activation kActivation, class Out, LinearEpilogue::Following kFollowing, int kOwn,
-          class Column>
+template <Activation kActivation, class Out, LinearEpilogue::Following kFollowing, bool kIsGeneral,
+          int kOwn, class Column>
 __device__ __forceinline__ void finish(const StreamArgs& args, const Terms (&terms)[kOwn],
-                                       const Turn (&turns)[kOwn], Finished (&y)[kOwn], int own,
-                                       const Place& place, const Column& column_of) {
+                                       const Turn (&turns)[kOwn], const Residual (&residual)[kOwn],
+                                       Finished (&y)[kOwn], int own, const Place& place,
+                                       const Column& column_of) {
   using Following = LinearEpilogue::Following;
   constexpr bool kIsGated = kFollowing == Following::kGlu;
   const LinearEpilogue& e = args.epilogue;
@@ -201,6 +215,18 @@ __device__ __forceinline__ void finish(const StreamArgs& args, const Terms (&ter
       }
     } else {
       for_each(y[slot], [](float x, int, int) { return activate(kActivation, x); });
+    }
+    if constexpr (kIsGeneral) {
+#pragma unroll
+      for (int token = 0; token < 2; ++token) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const uint32_t pair = residual[slot].at[token][half];
+          auto& to = y[slot].at[token][half];
+          to[0] = __fadd_rn(to[0], __uint_as_float(pair << 16));
+          to[1] = __fadd_rn(to[1], __uint_as_float(pair & 0xffff0000u));
+        }
+      }
     }
   }
   if constexpr (kFollowing == Following::kRope) {
@@ -257,7 +283,9 @@ __device__ __forceinline__ void touch(const StreamArgs& args) {
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
-template <class Element, int kChannels, bool kIsSplit, LinearEpilogue::Following kFollowing>
+// kIsGeneral: y may be float32, may be the sum with a residual, and its activation may be relu.
+template <class Element, int kChannels, bool kIsSplit, LinearEpilogue::Following kFollowing,
+          bool kIsGeneral>
 __global__ void __launch_bounds__(kThreads)
     linear_stream_kernel(const __grid_constant__ StreamArgs args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -346,6 +374,7 @@ __global__ void __launch_bounds__(kThreads)
   float sums[kChannels / 2] = {};
   Turn turns[kOwn] = {};
   Finished y[kOwn] = {};
+  Residual residual[kOwn] = {};
 #pragma unroll 1
   for (bool is_rehearsal = args.k_blocks > 0;; is_rehearsal = false) {  // the compiler cannot know
     if (!is_rehearsal) {
@@ -369,6 +398,24 @@ __global__ void __launch_bounds__(kThreads)
             if (!place.has(token)) break;
             turns[slot].of_token[token] =
                 angles_of<2>(args.epilogue, place.row + token * kTokenStep, column_of(slot));
+          }
+        }
+      }
+      if constexpr (kIsGeneral) {
+        const Matrix& m = args.epilogue.residual;
+#pragma unroll
+        for (int token = 0; token < 2; ++token) {
+          if (!m.data || !place.has(token)) break;
+          const bf16* const from = static_cast<const bf16*>(m.data) + int64_t{span} * args.span +
+                                   (place.row + token * kTokenStep) * m.stride;
+#pragma unroll
+          for (int slot = 0; slot < kOwn; ++slot) {
+            if (slot == own) break;
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+              residual[slot].at[token][half] =
+                  *reinterpret_cast<const uint32_t*>(from + column_of(slot) + half * half_span);
+            }
           }
         }
       }
@@ -450,11 +497,14 @@ __global__ void __launch_bounds__(kThreads)
     // ---- epilogue
     const LinearEpilogue& e = args.epilogue;
     constexpr bool kIsGated = kFollowing == Following::kGlu;
-    with_activation(kIsGated ? e.gate_activation : e.activation, [&](auto activation) {
-      if (kFollowing != Following::kRope && (kIsGated ? e.out : e.y).type == DType::kE4M3)
-        finish<activation.value, e4m3, kFollowing>(args, terms, turns, y, own, place, column_of);
+    using Packed = std::conditional_t<kIsGeneral, float, e4m3>;  // in place of bf16
+    with_activation<kIsGeneral>(kIsGated ? e.gate_activation : e.activation, [&](auto activation) {
+      if (kFollowing != Following::kRope && (kIsGated ? e.out : e.y).type == TypeOf<Packed>::value)
+        finish<activation.value, Packed, kFollowing, kIsGeneral>(args, terms, turns, residual, y,
+                                                                 own, place, column_of);
       else
-        finish<activation.value, bf16, kFollowing>(args, terms, turns, y, own, place, column_of);
+        finish<activation.value, bf16, kFollowing, kIsGeneral>(args, terms, turns, residual, y, own,
+                                                               place, column_of);
     });
     if (!is_rehearsal) break;
   }
@@ -486,31 +536,40 @@ constexpr int kNoHeads = 48;  // channels that no head is a multiple of
 using Kernel = void (*)(StreamArgs);
 
 template <class Element, int kChannels, bool kIsSplit>
-Kernel kernel_for(LinearEpilogue::Following following) {
+Kernel kernel_for(LinearEpilogue::Following following, bool is_general) {
   using Following = LinearEpilogue::Following;
   switch (following) {
     case Following::kGlu:
-      return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kGlu>;
+      return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kGlu, false>;
     case Following::kRope:
       if constexpr (kChannels == kNoHeads) {
         return nullptr;
       } else {
-        return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kRope>;
+        return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kRope, false>;
       }
     default:
-      return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kNone>;
+      if constexpr (std::is_same_v<Element, bf16>) {
+        if (is_general)
+          return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kNone, true>;
+      }
+      return linear_stream_kernel<Element, kChannels, kIsSplit, Following::kNone, false>;
   }
 }
 template <class Element>
-Kernel kernel_for(const Configuration& c, LinearEpilogue::Following following) {
+Kernel kernel_for(const Configuration& c, LinearEpilogue::Following following, bool is_general) {
   const bool is_split = c.splits > 1;
-  if (c.channels == 48) return kernel_for<Element, 48, false>(following);
+  if (c.channels == 48) return kernel_for<Element, 48, false>(following, is_general);
   if (c.channels == 32) {
-    return is_split ? kernel_for<Element, 32, true>(following)
-                    : kernel_for<Element, 32, false>(following);
+    return is_split ? kernel_for<Element, 32, true>(following, is_general)
+                    : kernel_for<Element, 32, false>(following, is_general);
   }
-  return is_split ? kernel_for<Element, 64, true>(following)
-                  : kernel_for<Element, 64, false>(following);
+  return is_split ? kernel_for<Element, 64, true>(following, is_general)
+                  : kernel_for<Element, 64, false>(following, is_general);
+}
+
+// What few linears around the blocks need.
+bool is_general(const LinearArgs& args) {
+  return args.residual || args.y.type == DType::kF32 || args.activation == Activation::kRelu;
 }
 
 int64_t row_bytes(const LinearArgs& args) {
@@ -545,8 +604,14 @@ bool accepts_operands(const LinearArgs& args) {
   if (args.x.rows > kMaxRows || !can_follow(args) || !is_aligned(args.x, kAlignment) ||
       !is_aligned(args.weight, kAlignment) || !epilogue_is_aligned(epilogue_of(args), 2))
     return false;
-  if (args.residual || args.euler || !has_short_formula(args.activation)) return false;
-  if (args.shift && args.shift.type != DType::kF32) return false;
+  if (args.euler || (args.shift && args.shift.type != DType::kF32)) return false;
+  if (is_general(args)) {
+    return type == DType::kBF16 && !args.glu && !args.rope &&
+           (args.y.type == DType::kF32 || args.y.type == DType::kBF16) &&
+           (!args.residual || args.residual.type == DType::kBF16) &&
+           (args.activation == Activation::kRelu || has_short_formula(args.activation));
+  }
+  if (!has_short_formula(args.activation)) return false;
   // Heads may have any type, but what is accepted with them is accepted without.
   return args.glu ? can_gate(args) : is_packed(args.y);
 }
@@ -589,8 +654,8 @@ const char* linear_stream(const LinearArgs& args, int configuration, const Launc
                          {.rows = stream.x_rows, .groups = 1, .blocks = stream.chunk_blocks});
   const dim3 grid(c.splits, static_cast<unsigned>(w.rows / c.channels));
   const auto following = stream.epilogue.following;
-  const Kernel kernel =
-      x.type == DType::kE4M3 ? kernel_for<e4m3>(c, following) : kernel_for<bf16>(c, following);
+  const Kernel kernel = x.type == DType::kE4M3 ? kernel_for<e4m3>(c, following, false)
+                                               : kernel_for<bf16>(c, following, is_general(args));
   launch_kernel(kName, kernel, grid, dim3(kThreads), shared_bytes(stream, c), launch, c.splits,
                 stream);
   return kName;

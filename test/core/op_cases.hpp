@@ -276,6 +276,8 @@ inline void add_linear_cases(std::vector<OpCase>& cases) {
         FewRows{50, 4096, 64, DType::kF16, DType::kE4M3, WeightScale::kChannel, DType::kBF16},
         FewRows{10, 2048, 512, DType::kBF16, DType::kBF16, WeightScale::kNone, DType::kBF16},
         FewRows{17, 1024, 128, DType::kF16, DType::kF16, WeightScale::kNone, DType::kF16},
+        FewRows{51, 1024, 64, DType::kBF16, DType::kBF16, WeightScale::kNone, DType::kBF16},
+        FewRows{50, 1536, 128, DType::kBF16, DType::kBF16, WeightScale::kNone, DType::kF32},
         FewRows{10, 1536, 64, DType::kF16, DType::kE4M3, WeightScale::kChannel, DType::kF16},
         FewRows{12, 2048, 128, DType::kBF16, DType::kE4M3, WeightScale::kChannel, DType::kBF16},
         FewRows{31, 1024, 96, DType::kBF16, DType::kE4M3, WeightScale::kTensor, DType::kBF16},

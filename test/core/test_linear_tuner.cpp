@@ -58,6 +58,12 @@ LinearArgs with_gelu(LinearArgs args) {
   return args;
 }
 
+LinearArgs with_relu(LinearArgs args) {
+  args.bias = static_cast<const float*>(kSomewhere);
+  args.activation = Activation::kRelu;
+  return args;
+}
+
 LinearArgs with_shift(LinearArgs args) {
   args.bias = static_cast<const float*>(kSomewhere);
   args.shift = matrix(1, args.y.width, DType::kF32);
@@ -126,6 +132,10 @@ std::vector<LinearArgs> calls() {
           linear(1, 1024, 192, kE4M3, kBF16, 1),
           with_gelu(linear(51, 1536, 192, kE4M3, kE4M3, 192)),
           with_gelu(linear(51, 4096, 256, kE4M3, kBF16, 256)),
+          with_residual(linear(50, 1536, 192, kBF16, kBF16)),
+          with_residual(with_length(with_relu(linear(17, 1024, 128, kBF16, kBF16)))),
+          with_relu(linear(50, 1536, 192, kBF16, kF32)),
+          with_shift(linear(64, 512, 64, kBF16, kF32)),
           with_length(linear(51, 1536, 192, kE4M3, kBF16, 192)),
           with_shift(linear(51, 1024, 192, kE4M3, kE4M3, 192)),
           with_shift(linear(20, 512, 64, kBF16, kBF16)),
