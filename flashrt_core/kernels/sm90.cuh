@@ -109,6 +109,19 @@ __device__ __forceinline__ void copy_blocks(const CUtensorMap& map, const Blocke
       : "memory");
 }
 
+// The same for boxes of columns of a head (heads_tensor_map).
+struct HeadAt {
+  int column, head, row, block;
+};
+__device__ __forceinline__ void copy_head(const CUtensorMap& map, const HeadAt& at, uint32_t to,
+                                          uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+      "l"(&map), "r"(at.column), "r"(at.head), "r"(at.row), "r"(at.block), "r"(barrier)
+      : "memory");
+}
+
 // ---- registers: a warp group gives some up, another takes them
 
 template <int kCount>

@@ -90,4 +90,12 @@ CUtensorMap blocked_tensor_map(const void* data, DType type, int64_t group_rows,
                     {block, box.rows, box.groups, box.blocks});
 }
 
+CUtensorMap heads_tensor_map(const void* data, DType type, const HeadRows& all, int64_t stride,
+                             int box_rows) {
+  const auto element = static_cast<int64_t>(size_of(type));
+  return encoded<4>(data, type, {all.head_dim, all.heads, all.block_rows, all.blocks},
+                    {all.head_dim * element, stride * element, all.block_rows * stride * element},
+                    {kBoxBytes / element, 1, box_rows, 1});
+}
+
 }  // namespace flashrt::cuda

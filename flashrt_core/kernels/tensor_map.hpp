@@ -26,4 +26,12 @@ struct BlockedBox {
 CUtensorMap blocked_tensor_map(const void* data, DType type, int64_t group_rows, int64_t groups,
                                int64_t width, int64_t stride, const BlockedBox& box);
 
+// Rows of heads side by side, in blocks of so many rows. Boxes of 128 bytes of some rows of a head
+// and a block, swizzled. Rows past those of the block arrive as zeros.
+struct HeadRows {
+  int64_t head_dim, heads, block_rows, blocks;
+};
+CUtensorMap heads_tensor_map(const void* data, DType type, const HeadRows& all, int64_t stride,
+                             int box_rows);
+
 }  // namespace flashrt::cuda
