@@ -691,6 +691,7 @@ inline void add_model_attention_cases(std::vector<OpCase>& cases) {
                          Vision{2, 192, 192, DType::kE4M3}, Vision{2, 77, 0, DType::kBF16},
                          Vision{2, 648, 324, DType::kE4M3}, Vision{2, 90, 30, DType::kBF16},
                          Vision{2, 1000, 500, DType::kBF16}, Vision{3, 353, 0, DType::kF32},
+                         Vision{2, 336, 0, DType::kF16}, Vision{1, 300, 100, DType::kF32},
                          Vision{16, 768, 256, DType::kE4M3}, Vision{16, 648, 324, DType::kBF16}}) {
     CaseBuilder b(text("attention_vision_", s.heads, "_", s.rows, "_", s.type), Layout::kAligned);
     Attention op =
@@ -700,11 +701,12 @@ inline void add_model_attention_cases(std::vector<OpCase>& cases) {
     op.ranges = {{.begin = 0, .count = s.rows, .length = {}}};
     cases.push_back(std::move(b).build(op));
   }
-  {  // the first block sees no key, the last one is shorter
-    CaseBuilder b("attention_vision_range", Layout::kAligned);
+  // With blocks, the first one sees no key, and the last one is shorter.
+  for (const int block : {0, 30}) {
+    CaseBuilder b(text("attention_vision_range_", block), Layout::kAligned);
     Attention op = prepare(b, 2, 2, 72, {.capacity = 100}, {.capacity = 100}, DType::kF32);
-    op.mask = Mask::kBlock;
-    op.mask_argument = 30;
+    if (block > 0) op.mask = Mask::kBlock;
+    op.mask_argument = block;
     op.ranges = {{.begin = 35, .count = 60}};
     b.spoil_other_keys(op);
     cases.push_back(std::move(b).build(op));
