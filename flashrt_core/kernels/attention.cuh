@@ -35,6 +35,7 @@ struct AttentionArgs {
   // that is not dependent, so that a kernel may read them before wait_for_previous(). Negative:
   // none.
   int settled_begin = -1;
+  bool lengths_are_settled = false;  // the same of the lengths of the ranges and of q alone
 };
 
 const char* attention(const AttentionArgs& args, const Launch& launch);

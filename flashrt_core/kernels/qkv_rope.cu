@@ -36,6 +36,7 @@ struct VectorArgs {
   RopeTableView rope;
   int position_start;
   const int32_t* position;
+  bool position_is_settled;
   const float* q_norm;
   const float* k_norm;
   float eps, inverse_width;  // of the mean square of a head
@@ -80,16 +81,18 @@ __global__ void __launch_bounds__(kIsNormalised ? kMaxNormThreads : kMaxThreads)
     load_floats(norm + j + args.head_dim / 2, second_weight);
   }
   // The table is a constant; where a row stands may not be.
-  if (is_rotated && !args.position)
-    load_angles(args.rope, args.head_dim, first_position, j, angles);
+  const auto find_angles = [&] {
+    const int position = first_position + (args.position ? *args.position : 0);
+    load_angles(args.rope, args.head_dim, position, j, angles);
+  };
+  if (is_rotated && args.position_is_settled) find_angles();
   wait_for_previous();
 
   const int valid = args.length ? args.base + *args.length : args.rows;
   const T* in = args.qkv + row * args.qkv_stride + head * args.head_dim + j;
   const auto firsts = load_vector<T, kPairs>(in);
   const auto seconds = load_vector<T, kPairs>(in + args.head_dim / 2);
-  if (is_rotated && args.position)
-    load_angles(args.rope, args.head_dim, first_position + *args.position, j, angles);
+  if (is_rotated && !args.position_is_settled) find_angles();
   float first[kPairs], second[kPairs];
   to_floats(firsts, first);
   to_floats(seconds, second);
@@ -158,6 +161,7 @@ const char* launch_vectors(const QkvRopeArgs& a, const Launch& launch) {
                            .rope = a.rope,
                            .position_start = a.position_start,
                            .position = a.position,
+                           .position_is_settled = !a.position || a.position_is_settled,
                            .q_norm = a.q_norm,
                            .k_norm = a.k_norm,
                            .eps = a.eps,

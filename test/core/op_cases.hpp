@@ -544,7 +544,7 @@ inline void add_qkv_rope_cases(std::vector<OpCase>& cases) {
     cases.push_back(std::move(b).build(op));
   }
   for (const DType type : {DType::kF32, DType::kBF16}) {
-    for (const auto& [head_dim, kv_heads] : {std::pair{128, 2}, {128, 3}, {32, 2}}) {
+    for (const auto& [head_dim, kv_heads] : {std::pair{128, 2}, {128, 3}, {128, 8}, {32, 2}}) {
       CaseBuilder b(text("qkv_rope_normalised_", head_dim, "_", kv_heads, "_", type));
       const Rows rows{.capacity = 6, .length = b.integer("n", 3), .base = 1};
       QkvRope op{.heads = 2 * kv_heads, .kv_heads = kv_heads, .head_dim = head_dim};

@@ -85,6 +85,11 @@ const float* Dispatch::number(Value value, int iteration) const {
   return static_cast<const float*>(matrix_of_(value, iteration).data);
 }
 
+// Inputs are there before the first launch of a program.
+bool Dispatch::is_settled(Value number) const {
+  return !number || plan_[number].kind == Kind::kInput;
+}
+
 QkvRopeArgs Dispatch::rope_args(const QkvRope& op, int k) const {
   return {.qkv = matrix_of_(op.qkv, k),
           .heads = op.heads,
@@ -93,6 +98,7 @@ QkvRopeArgs Dispatch::rope_args(const QkvRope& op, int k) const {
           .rope = constants_.rope_table(op.rope_base, op.head_dim),
           .position_start = op.position_start,
           .position = integer(op.position, k),
+          .position_is_settled = is_settled(op.position),
           .q_norm = vector(op.q_norm),
           .k_norm = vector(op.k_norm),
           .eps = op.eps,
@@ -223,6 +229,10 @@ AttentionArgs Dispatch::attention_args(int call, int k) const {
                       .length = integer(op.ranges[i].length, k)};
   }
   args.settled_begin = settled_begin(call);
+  args.lengths_are_settled =
+      is_settled(plan_[op.q].rows.length) &&
+      std::all_of(op.ranges.begin(), op.ranges.end(),
+                  [&](const KeyRange& range) { return is_settled(range.length); });
   return args;
 }
 

@@ -52,6 +52,7 @@ class Dispatch {
   AttentionArgs attention_args(int call, int iteration) const;
   const float* vector(const std::string& name) const;
   const int32_t* integer(Value value, int iteration) const;
+  bool is_settled(Value number) const;
   const float* number(Value value, int iteration) const;
   int settled_begin(int call) const;
   WeightView next_weight(int call) const;
