@@ -136,6 +136,7 @@ const char* attention(const AttentionArgs& args, const Launch& launch) {
   if (attention_small_accepts(args)) return attention_small(args, launch);
   if (attention_wgmma_accepts(args, *launch.device)) return attention_wgmma(args, launch);
   if (attention_long_accepts(args, *launch.device)) return attention_long(args, launch);
+  if (attention_causal_accepts(args, *launch.device)) return attention_causal(args, launch);
   if (attention_tile_accepts(args, *launch.device)) return attention_tile(args, launch);
   return attention_generic(args, launch);
 }

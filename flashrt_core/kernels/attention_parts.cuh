@@ -16,8 +16,9 @@
 
 namespace flashrt::cuda {
 
-// ---- the kernels on matrix units; attention() chooses. `decode`, `tile` and `long` fold the query
-// heads of a kv head into the rows: row f of the folded rows is head f % group of token f / group.
+// ---- the kernels on matrix units; attention() chooses. `decode`, `tile`, `long` and `causal` fold
+// the query heads of a kv head into the rows: row f of the folded rows is head f % group of token f
+// / group.
 
 bool attention_decode_accepts(const AttentionArgs& args, const DeviceInfo& device);
 const char* attention_decode(const AttentionArgs& args, const Launch& launch);
@@ -27,6 +28,8 @@ bool attention_small_accepts(const AttentionArgs& args);
 const char* attention_small(const AttentionArgs& args, const Launch& launch);
 bool attention_long_accepts(const AttentionArgs& args, const DeviceInfo& device);
 const char* attention_long(const AttentionArgs& args, const Launch& launch);
+bool attention_causal_accepts(const AttentionArgs& args, const DeviceInfo& device);
+const char* attention_causal(const AttentionArgs& args, const Launch& launch);
 bool attention_wgmma_accepts(const AttentionArgs& args, const DeviceInfo& device);
 const char* attention_wgmma(const AttentionArgs& args, const Launch& launch);
 

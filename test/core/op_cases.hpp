@@ -821,6 +821,24 @@ inline void add_model_attention_cases(std::vector<OpCase>& cases) {
     op.ranges = s.is_prompt ? std::vector{prompted} : std::vector{observed, prompted};
     cases.push_back(std::move(b).build(op));
   }
+  // Heads of 128 without a mask, so many of them on a kv head; some rows see no key.
+  struct Folded {
+    int heads, kv_heads, rows;
+    std::vector<KeyRange> ranges;
+    DType type;
+  };
+  for (const Folded& s :
+       {Folded{2, 2, 70, {{.begin = 3, .count = 100}, {.begin = 110, .count = 20}}, DType::kF32},
+        Folded{16, 1, 9, {{.begin = 0, .count = 300}}, DType::kE4M3},
+        Folded{6, 2, 40, {{.begin = 5, .count = 130}}, DType::kBF16},
+        Folded{4, 1, 33, {{.begin = 5, .count = 0}}, DType::kF16}}) {
+    CaseBuilder b(text("attention_128_", s.heads, "_", s.kv_heads, "_", s.rows), Layout::kAligned);
+    Attention op =
+        prepare(b, s.heads, s.kv_heads, 128, {.capacity = s.rows}, {.capacity = 310}, s.type);
+    op.ranges = s.ranges;
+    b.spoil_other_keys(op);
+    cases.push_back(std::move(b).build(op));
+  }
 }
 
 // ---- resize
