@@ -3,10 +3,11 @@
 
 // add_norm: residual_out = residual + gate * delta;  y = norm(residual_out), scaled and shifted.
 //
-// Layout    residual, delta, residual_out, y: [T, D]; gate, scale, shift: [1, D]; weight, bias:
-// [D]. Work      one block per row, eight columns per thread; the row stays in registers between
-// the sum
-//           and the store. Other shapes and types: one block per row, which waits in shared memory.
+// Layout    residual, delta, residual_out, y: [T, D]; gate, scale, shift: [1, D]; weight: [D], and
+//           bias.
+// Work      eight columns per thread, which stay in registers between the sum and the store. A
+//           block takes a row, or several where there are many. Other shapes and types: one block
+//           per row, which waits in shared memory.
 // Traffic   2 reads and 2 writes of [T, D]; below 64 rows the launch and two trips to memory count.
 // Numerics  float32 in a fixed order; the norm reads the sum before it is rounded; the variance is
 //           taken around the mean, in a second pass over the registers.
@@ -19,30 +20,33 @@
 namespace flashrt::cuda {
 namespace {
 
-constexpr int kThreads = 256;  // of a block, at most
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kThreads = 256;  // of a row, as a rule
+constexpr int kMostThreads = 1024;
 
-// One slot per warp for a sum over the block. A sum that follows another needs slots of its own:
-// slow warps may still be reading the first ones.
+// Sums over the threads of a row: a slot for each of its warps. A sum that follows another needs
+// slots of its own: slow warps may still be reading the first ones.
+template <int kCount>
 struct alignas(16) Slots {
-  float at[kWarps];
+  float at[kCount];
 };
 
-// Blocks of fewer warps leave slots without an owner.
-__device__ __forceinline__ void clear_unowned(Slots& slots) {
-  const int warps = blockDim.x / kWarp;
-  if (warps <= threadIdx.x && threadIdx.x < kWarps) slots.at[threadIdx.x] = 0;
+// Rows of fewer warps leave slots without an owner.
+template <int kCount>
+__device__ __forceinline__ void clear_unowned(Slots<kCount>& slots, uint32_t thread,
+                                              uint32_t threads) {
+  if (threads / kWarp <= thread && thread < kCount) slots.at[thread] = 0;
 }
 
-// The same bits in every thread.
-__device__ __forceinline__ float block_sum(float x, Slots& slots) {
+// The same bits in every thread of a row; all threads of the block call it.
+template <int kCount>
+__device__ __forceinline__ float sum_of_row(float x, Slots<kCount>& slots, uint32_t thread) {
   x = warp_sum(x);
-  if (threadIdx.x % kWarp == 0) slots.at[threadIdx.x / kWarp] = x;
+  if (thread % kWarp == 0) slots.at[thread / kWarp] = x;
   __syncthreads();  // orders the sums of all warps, and cleared slots, before the reads below
-  const Slots sums = slots;
+  const Slots<kCount> sums = slots;
   float total = 0;
 #pragma unroll
-  for (int i = 0; i < kWarps; i += 4) {
+  for (int i = 0; i < kCount; i += 4) {
     total += (sums.at[i] + sums.at[i + 1]) + (sums.at[i + 2] + sums.at[i + 3]);
   }
   return total;
@@ -51,7 +55,13 @@ __device__ __forceinline__ float block_sum(float x, Slots& slots) {
 // ---- rows that fit into the registers of a block
 
 constexpr int kColumns = 8;  // of a thread
-constexpr int kMaxWidth = kThreads * kColumns;
+constexpr int kMaxWidth = kMostThreads * kColumns;
+
+// How rows and blocks go together: a row of up to kThreads threads in a block, several of them, or
+// a wider one.
+enum class Rows { kOne, kSome, kWide };
+template <Rows kRows>
+constexpr int kSlots = (kRows == Rows::kWide ? kMostThreads : kThreads) / kWarp;
 
 // The columns of one thread, by loads that stay where they are in the program. The compiler would
 // spread others over the arithmetic to save registers, and each of them would be a trip of its own.
@@ -90,6 +100,7 @@ struct RowArgs {
   bool is_layer_norm;
   float eps, inverse_width;
   Divisor y_scale;
+  uint32_t row_threads;
 };
 
 __device__ __forceinline__ void fill(float (&x)[kColumns], float value) {
@@ -107,13 +118,22 @@ __device__ __forceinline__ void load_style(const Style& style, int column, float
 
 // Everything a row needs is requested before anything is waited for, so that it costs one trip to
 // memory: both styles where a row may be committed, and the length whether or not it cuts the row.
-template <class Stream, class Y, int kStyles>
-__global__ void __launch_bounds__(kThreads)
+template <class Stream, class Y, int kStyles, Rows kRows>
+__global__ void __launch_bounds__(kRows == Rows::kOne ? kThreads : kMostThreads)
     add_norm_row_kernel(const __grid_constant__ RowArgs<Stream, Y> args) {
-  __shared__ Slots sums, squares;
-  const bool is_inside = threadIdx.x * kColumns < args.width;
-  const int column = is_inside ? threadIdx.x * kColumns : 0;
-  const int row = blockIdx.x;
+  constexpr bool kShares = kRows == Rows::kSome;
+  __shared__ Slots<kSlots<kRows>> all_sums[kShares ? kMostThreads / kWarp : 1];
+  __shared__ Slots<kSlots<kRows>> all_squares[kShares ? kMostThreads / kWarp : 1];
+  const uint32_t thread = kShares ? threadIdx.x % args.row_threads : threadIdx.x;
+  const uint32_t block_row = kShares ? threadIdx.x / args.row_threads : 0;
+  const int own_row =
+      kShares ? blockIdx.x * (blockDim.x / args.row_threads) + block_row : blockIdx.x;
+  // Warps past the last row take it as well, without storing it.
+  const int row = kShares ? min(own_row, args.rows - 1) : own_row;
+  auto& sums = all_sums[block_row];
+  auto& squares = all_squares[block_row];
+  const bool is_inside = thread * kColumns < args.width;
+  const int column = is_inside ? thread * kColumns : 0;
   float gate[kColumns], scale[kColumns], shift[kColumns];
   if constexpr (kStyles == 0) {
     fill(gate, 1);
@@ -122,8 +142,9 @@ __global__ void __launch_bounds__(kThreads)
     if (args.weight) load_floats(args.weight + column, scale);
     if (args.bias) load_floats(args.bias + column, shift);
   }
-  clear_unowned(sums);
-  clear_unowned(squares);
+  const uint32_t threads = kShares ? args.row_threads : blockDim.x;
+  clear_unowned(sums, thread, threads);
+  clear_unowned(squares, thread, threads);
   wait_for_previous();
 
   float other_gate[kColumns], other_scale[kColumns], other_shift[kColumns];
@@ -144,7 +165,7 @@ __global__ void __launch_bounds__(kThreads)
       shift[i] = is_committed ? other_shift[i] : shift[i];
     }
   }
-  const bool is_stored = is_inside && row < valid;
+  const bool is_stored = is_inside && own_row < (kShares ? min(valid, args.rows) : valid);
 
   float x[kColumns];
   to_floats(residual, x);
@@ -166,7 +187,7 @@ __global__ void __launch_bounds__(kThreads)
       even += x[i];
       odd += x[i + 1];
     }
-    const float mean = block_sum(is_inside ? even + odd : 0, sums) * args.inverse_width;
+    const float mean = sum_of_row(is_inside ? even + odd : 0, sums, thread) * args.inverse_width;
 #pragma unroll
     for (float& v : x) v -= mean;
   }
@@ -176,7 +197,8 @@ __global__ void __launch_bounds__(kThreads)
     even = fmaf(x[i], x[i], even);
     odd = fmaf(x[i + 1], x[i + 1], odd);
   }
-  const float mean_square = block_sum(is_inside ? even + odd : 0, squares) * args.inverse_width;
+  const float mean_square =
+      sum_of_row(is_inside ? even + odd : 0, squares, thread) * args.inverse_width;
   const float factor = rsqrtf(mean_square + args.eps);
 #pragma unroll
   for (int i = 0; i < kColumns; ++i) {
@@ -200,9 +222,10 @@ bool fits_registers(const AddNormArgs& a) {
   return (r.type == DType::kF32 || r.type == DType::kBF16) && r.width <= kMaxWidth &&
          r.width % kColumns == 0 && streams(r) && streams(a.delta) && streams(a.residual_out) &&
          is_aligned(a.y, y_bytes) && is_divisor(a.y.scale) &&
-         (a.scale || (!a.gate && !a.committed_rows)) && styles(a.gate) && styles(a.scale) &&
-         styles(a.shift) && styles(a.committed_gate) && styles(a.committed_scale) &&
-         styles(a.committed_shift) && is_aligned_vector(a.weight) && is_aligned_vector(a.bias);
+         (a.scale ? r.width <= kThreads * kColumns : !a.gate && !a.committed_rows) &&
+         styles(a.gate) && styles(a.scale) && styles(a.shift) && styles(a.committed_gate) &&
+         styles(a.committed_scale) && styles(a.committed_shift) && is_aligned_vector(a.weight) &&
+         is_aligned_vector(a.bias);
 }
 
 template <class Stream, class Y>
@@ -230,13 +253,23 @@ const char* launch_rows(const AddNormArgs& a, const Launch& launch) {
       .is_layer_norm = a.is_layer_norm,
       .eps = a.eps,
       .inverse_width = 1.0f / static_cast<float>(width),
-      .y_scale = divisor_of(a.y)};
-  const int warps = (width / kColumns + kWarp - 1) / kWarp;
-  const auto kernel = !a.scale            ? add_norm_row_kernel<Stream, Y, 0>
-                      : !a.committed_rows ? add_norm_row_kernel<Stream, Y, 1>
-                                          : add_norm_row_kernel<Stream, Y, 2>;
-  launch_kernel("add_norm", kernel, dim3(static_cast<unsigned>(args.rows)), dim3(warps * kWarp), 0,
-                launch, 1, args);
+      .y_scale = divisor_of(a.y),
+      .row_threads = static_cast<uint32_t>((width / kColumns + kWarp - 1) / kWarp * kWarp)};
+  // Of many rows that become e4m3, one block for each multiprocessor, if it can hold its share: to
+  // start more takes longer. With wider results that was no faster.
+  const int share =
+      (args.rows + launch.device->multiprocessors - 1) / launch.device->multiprocessors;
+  const int row_threads = static_cast<int>(args.row_threads);
+  const int rows_per_block =
+      a.scale || a.y.type != DType::kE4M3 ? 1 : std::clamp(kMostThreads / row_threads, 1, share);
+  const auto kernel = row_threads > kThreads ? add_norm_row_kernel<Stream, Y, 0, Rows::kWide>
+                      : rows_per_block > 1   ? add_norm_row_kernel<Stream, Y, 0, Rows::kSome>
+                      : !a.scale             ? add_norm_row_kernel<Stream, Y, 0, Rows::kOne>
+                      : !a.committed_rows    ? add_norm_row_kernel<Stream, Y, 1, Rows::kOne>
+                                             : add_norm_row_kernel<Stream, Y, 2, Rows::kOne>;
+  const int blocks = (args.rows + rows_per_block - 1) / rows_per_block;
+  launch_kernel("add_norm", kernel, dim3(static_cast<unsigned>(blocks)),
+                dim3(rows_per_block * row_threads), 0, launch, 1, args);
   return "add_norm";
 }
 
@@ -259,7 +292,7 @@ const char* launch_rows(const AddNormArgs& a, const Launch& launch) {
 __global__ void __launch_bounds__(kThreads)
     add_norm_generic_kernel(const __grid_constant__ AddNormArgs args) {
   extern __shared__ float x[];  // the row; every thread reads only what it wrote
-  __shared__ Slots sums, squares;
+  __shared__ Slots<kThreads / kWarp> sums, squares;
   wait_for_previous();
   const int64_t row = blockIdx.x;
   if (row >= valid_rows(args.residual)) return;
@@ -280,13 +313,13 @@ __global__ void __launch_bounds__(kThreads)
     x[i] = value;
     sum += value;
   }
-  const float mean = args.is_layer_norm ? block_sum(sum, sums) / count : 0.0f;
+  const float mean = args.is_layer_norm ? sum_of_row(sum, sums, threadIdx.x) / count : 0.0f;
   float square = 0;
   for (int64_t i = threadIdx.x; i < width; i += kThreads) {
     x[i] -= mean;
     square = fmaf(x[i], x[i], square);
   }
-  const float factor = rsqrtf(block_sum(square, squares) / count + args.eps);
+  const float factor = rsqrtf(sum_of_row(square, squares, threadIdx.x) / count + args.eps);
   for (int64_t i = threadIdx.x; i < width; i += kThreads) {
     float y = x[i] * factor;
     if (args.weight) y *= args.weight[i];
@@ -299,7 +332,7 @@ __global__ void __launch_bounds__(kThreads)
 const char* launch_generic(const AddNormArgs& a, const Launch& launch) {
   constexpr const char* kName = "add_norm_generic";
   const size_t bytes = a.residual.width * sizeof(float);
-  const size_t limit = launch.device->shared_bytes_per_block - 2 * sizeof(Slots);
+  const size_t limit = launch.device->shared_bytes_per_block - 2 * sizeof(Slots<kThreads / kWarp>);
   FLASHRT_CHECK(bytes <= limit, kName, ": a row of ", a.residual.width, " columns takes ", bytes,
                 " bytes of shared memory, a block of this device has ", limit);
   launch_kernel(kName, add_norm_generic_kernel, dim3(static_cast<unsigned>(a.residual.rows)),

@@ -475,6 +475,26 @@ inline void add_add_norm_cases(std::vector<OpCase>& cases) {
     op.y = b.out("y", 3, 1152, type);
     cases.push_back(std::move(b).build(op));
   }
+  // More rows than a device has multiprocessors, and rows wider than a block as a rule.
+  struct Large {
+    int64_t capacity, width;
+    int32_t length;
+    DType stream, type;
+  };
+  for (const Large& s : {Large{281, 1152, 279, DType::kBF16, DType::kE4M3},
+                         Large{420, 72, 420, DType::kF32, DType::kBF16},
+                         Large{3, 4608, 2, DType::kBF16, DType::kE4M3},
+                         Large{2, 2056, 2, DType::kF32, DType::kF32}}) {
+    CaseBuilder b(text("add_norm_large_", s.capacity, "x", s.width));
+    const Rows rows{.capacity = s.capacity, .length = b.integer("n", s.length)};
+    AddNorm op{.norm = Norm::kLayer, .residual = b.in("residual", rows, s.width, s.stream)};
+    op.delta = b.in("delta", rows, s.width, s.stream);
+    op.weight = b.weight("w", {s.width});
+    op.bias = b.weight("b", {s.width});
+    op.residual_out = b.out("residual_out", rows, s.width, s.stream);
+    op.y = b.out("y", rows, s.width, s.type);
+    cases.push_back(std::move(b).build(op));
+  }
   for (const DType stream : {DType::kF32, DType::kBF16}) {
     CaseBuilder b(text("add_norm_prefix_", stream));
     const Rows rows{.capacity = 4, .length = b.integer("n", 1), .base = 2};
