@@ -1029,7 +1029,9 @@ const char* linear_wgmma(const LinearArgs& args, int configuration, const Launch
   const auto element = static_cast<int64_t>(size_of(args.x.type));
 
   Problem p;
-  p.box_channels = std::min(kBlockChannels, tile.channels / c.cluster.tokens());
+  // Both halves of a gated tile come in blocks; else few large boxes are asked for sooner.
+  p.box_channels =
+      std::min(args.glu ? kBlockChannels : tile.channels, tile.channels / c.cluster.tokens());
   const int unit = sm90::kSwizzleRows * c.cluster.channels();
   p.box_tokens = (tile.tokens + unit - 1) / unit * sm90::kSwizzleRows;
   p.stage_bytes = (tile.channels + p.box_tokens * c.cluster.channels()) * sm90::kSwizzleBytes;
