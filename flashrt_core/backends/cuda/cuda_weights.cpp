@@ -38,9 +38,14 @@ WeightView described(const WeightInfo& info, bool is_patch) {
                   .rows = info.shape.rows(),
                   .width = info.shape.width(),
                   .stride = info.shape.width()};
+  // Long rows start on lines of the cache: tiles of them would read parts of some lines twice.
+  constexpr int64_t kLongRow = 1024, kLine = 128;  // bytes
+  const auto element = static_cast<int64_t>(size_of(view.type));
   if (is_patch) {
     constexpr int64_t kStep = CudaWeights::kPatchAlignment;
     view.stride = view.width = (view.width + kStep - 1) / kStep * kStep;
+  } else if (view.width * element >= kLongRow) {
+    view.stride = (view.width * element + kLine - 1) / kLine * kLine / element;
   }
   if (info.scale == WeightScale::kTensor) view.scale_count = 1;
   if (info.scale == WeightScale::kChannel) view.scale_count = view.rows;

@@ -35,8 +35,9 @@ class CudaWeights : public DeviceWeights {
               const DeviceInfo& device, const Packed& packed = {});
 
   size_t bytes() const override { return memory_.size(); }
-  // Error unless it is held in this type and with these scales. The rows of a patch embedding's
-  // weight are padded with zeros to a multiple of kPatchAlignment elements, and so is its width.
+  // Error unless it is held in this type and with these scales. Its rows may lie apart; those of a
+  // patch embedding's weight are padded with zeros to a multiple of kPatchAlignment elements, and
+  // so is its width.
   WeightView get(const WeightInfo& info) const;
 
   static constexpr int64_t kPatchAlignment = 64;
