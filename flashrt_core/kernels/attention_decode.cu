@@ -10,10 +10,12 @@
 // Work      a cluster takes 8 or 32 folded rows of a kv head, each of its blocks a share of the
 //           keys. For the scores the warps of a block split head and keys, for the sums its
 //           columns; every block sends its sums of some columns to the one that adds and stores
-//           them.
-// Traffic   k and v once per cluster; keys that are settled are on their way before the wait.
+//           them. Keys that are settled lie in registers, as the products take them, before the
+//           wait. Behind it little runs, and once a launch; where blocks are resident long before,
+//           that has run before.
+// Traffic   k and v once per cluster.
 // Numerics  products, softmax and sums in float32, in a fixed order; weights rounded to bf16 for
-//           the second product.
+//           the second product, and for their total.
 // Reference backends/cpu/attention.cpp
 
 #include "kernels/attention_parts.cuh"
@@ -44,9 +46,10 @@ constexpr int kColumns = kHeadDim / kWarps;
 static_assert(kWarps == kSplits && kColumns == 32);
 constexpr int kQuads = kColumns / 4;
 
-// Tiles in registers at a time: enough for 640 keys; the others follow when there is room.
+// Tiles in registers: enough for 768 and 640 keys; the others follow one at a time.
 constexpr int kHeldKeys = 3;    // of a warp
 constexpr int kHeldValues = 5;  // of all
+static_assert(kWarpTiles == kHeldKeys + 1);
 
 template <int kRowTiles>
 struct Shared {
@@ -54,33 +57,92 @@ struct Shared {
   static constexpr int kScorePitch = kMaxShare + 4;   // a warp's scores lie in different banks
   static constexpr int kWeightPitch = kMaxShare + 8;  // an odd number of 16-byte pieces
 
-  // What the blocks of the cluster send: of their keys the sums, and {maximum, total weight}.
+  // What the blocks of the cluster send, of their keys: the sums, and {largest score, total
+  // weight}. In pieces of 16 bytes: smaller ones take longer.
   float4 sums[kSplits][kRows][kQuads];
-  float2 ends[kRows][kSplits];
+  float2 ends[kSplits][kRows];
   float scores[kParts][kRows][kScorePitch];  // of a part of the head
   bf16 weights[kRows][kWeightPitch];
   int rows[kMaxShare];  // of the cache, by key
+  float maxima[kRows];
   uint64_t received;
 
   // What a block receives in `sums` and `ends`.
   static constexpr int kReceivedBytes = sizeof(sums) + sizeof(ends);
 };
 
-// From the pieces that a lane has of keys g and g + 8, what one of their two products takes.
-__device__ __forceinline__ void key_operand(const uint4& low, const uint4& high, int step,
-                                            uint32_t (&a)[4]) {
-  a[0] = step == 0 ? low.x : low.z;
-  a[1] = step == 0 ? high.x : high.z;
-  a[2] = step == 0 ? low.y : low.w;
-  a[3] = step == 0 ? high.y : high.w;
+// From 16 bytes each of keys g and g + 8, for every chunk, to what two products take. Negated,
+// which the sums of the scores undo: mere moves the compiler would make where the words are used,
+// behind the wait.
+using KeyTile = uint32_t[8 * kChunks];
+__device__ __forceinline__ void arrange_keys(KeyTile& k) {
+  constexpr uint32_t kSigns = 0x80008000u;
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+    uint32_t words[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) words[i] = k[c * 8 + i] ^ kSigns;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) k[c * 8 + i] = words[i % 2 * 4 + i / 2];
+  }
+}
+// From four columns each of four keys to what two products take: a column of two keys in a word.
+using ValueTile = uint32_t[8];
+__device__ __forceinline__ void arrange_values(ValueTile& v) {
+  uint32_t pairs[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) pairs[i] = v[i];
+#pragma unroll
+  for (int m = 0; m < 2; ++m) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      v[m * 4 + h * 2] = __byte_perm(pairs[h * 4 + m], pairs[h * 4 + 2 + m], 0x5410);
+      v[m * 4 + h * 2 + 1] = __byte_perm(pairs[h * 4 + m], pairs[h * 4 + 2 + m], 0x7632);
+    }
+  }
 }
 
-// The same 16 bits of two keys.
-__device__ __forceinline__ uint32_t low_halves(uint32_t first, uint32_t second) {
-  return __byte_perm(first, second, 0x5410);
+// Without a branch, so that many loads are on their way at once.
+__device__ __forceinline__ void load_if(bool is_there, const std::byte* p, uint32_t* words) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.u32 p, %5, 0;\n"
+      "@p ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+      "}\n"
+      : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3])
+      : "l"(p), "r"(static_cast<uint32_t>(is_there)));
 }
-__device__ __forceinline__ uint32_t high_halves(uint32_t first, uint32_t second) {
-  return __byte_perm(first, second, 0x7632);
+__device__ __forceinline__ void load_if(bool is_there, const std::byte* p, uint32_t& first,
+                                        uint32_t& second) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.u32 p, %3, 0;\n"
+      "@p ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];\n"
+      "}\n"
+      : "+r"(first), "+r"(second)
+      : "l"(p), "r"(static_cast<uint32_t>(is_there)));
+}
+
+__device__ __forceinline__ void store_if(bool is_there, const Matrix& m, int64_t at, float y,
+                                         const Divisor& scale) {
+  const auto store_as = [&](auto value) {
+    if (is_there) static_cast<decltype(value)*>(m.data)[at] = value;
+  };
+  switch (m.type) {
+    case DType::kF32:
+      return store_as(y);
+    case DType::kBF16:
+      return store_as(from_float<bf16>(y));
+    case DType::kF16:
+      return store_as(from_float<f16>(y));
+    case DType::kE4M3:
+      return store_as(from_float<e4m3>(quotient(y, scale)));
+    case DType::kI32:
+    case DType::kU8:
+      return;  // refused by attention()
+  }
 }
 
 // With few registers there is room beside a block for the launches before and after it.
@@ -89,6 +151,8 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 1 ? 2 : 1)
     attention_decode_kernel(const __grid_constant__ AttentionArgs args, Divisor y_scale) {
   using Memory = Shared<kRowTiles>;
   constexpr int kRows = Memory::kRows;
+  // With more registers a block starts late: a pass before the wait would delay the others.
+  constexpr bool kRunsTwice = kRowTiles == 1;
   extern __shared__ __align__(128) unsigned char memory[];
   Memory& shared = *reinterpret_cast<Memory*>(memory);
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -102,16 +166,22 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 1 ? 2 : 1)
   __syncwarp();
   cluster_started();  // this block is there to receive
 
-  // The keys of this block; those from `settled` on may be read before the wait.
-  int key_count = 0, settled = 0;
+  // The keys of this block, and its tiles. The first tiles are `late`: a key in them may not be
+  // read before the wait.
+  int key_count = 0, tiles = 0, late = 0;
   const auto find_keys = [&] {
     const auto keys = visible_keys(args, 0, INT32_MAX);
     const int share = (keys.total + kSplits - 1) / kSplits, first_key = split * share;
     key_count = max(0, min(share, keys.total - first_key));
-    settled = args.settled_begin < 0
-                  ? key_count
-                  : max(0, min(keys.count_below(args.settled_begin) - first_key, key_count));
-    if (threadIdx.x < key_count) shared.rows[threadIdx.x] = keys.row(first_key + threadIdx.x);
+    const int unsettled = args.settled_begin < 0
+                              ? key_count
+                              : min(keys.count_below(args.settled_begin) - first_key, key_count);
+    late = (max(0, unsettled) + kTileKeys - 1) / kTileKeys;
+    tiles = (key_count + kTileKeys - 1) / kTileKeys;
+    if (threadIdx.x < kMaxShare) {
+      shared.rows[threadIdx.x] =
+          threadIdx.x < key_count ? keys.row(first_key + static_cast<int>(threadIdx.x)) : 0;
+    }
     __syncthreads();  // the rows of the keys are there
   };
 
@@ -119,18 +189,15 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 1 ? 2 : 1)
   // head.
   const std::byte* k_part = bytes_at(args.k, kv_head * kHeadDim + part * kPartDims + lane_part * 8);
   const int k_stride = static_cast<int>(args.k.stride * sizeof(bf16));
-  uint4 k[kHeldKeys][2][kChunks] = {};
-  const auto load_keys = [&](int i, int begin, int end) {  // tile i of the warp
-    const int tile = i * kKeyWarps + key_warp;
-    if (tile * kTileKeys >= end) return;
+  KeyTile k[kHeldKeys] = {};
+  const auto load_keys = [&](int tile, KeyTile& to) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int key = tile * kTileKeys + h * 8 + lane_row;
-      if (key < begin || key >= end) continue;
       const std::byte* row = k_part + int64_t{shared.rows[key]} * k_stride;
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
-        load_ahead(row + c * kChunkDims * sizeof(bf16), k[i % kHeldKeys][h][c]);
+        load_if(key < key_count, row + c * kChunkDims * sizeof(bf16), to + c * 8 + h * 4);
       }
     }
   };
@@ -138,183 +205,222 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 1 ? 2 : 1)
   // is zero, and zero times NaN is not.
   const std::byte* v_column = bytes_at(args.v, kv_head * kHeadDim + column);
   const int v_stride = static_cast<int>(args.v.stride * sizeof(bf16));
-  uint2 v[kHeldValues][4] = {};
-  const auto load_values = [&](int tile, int begin, int end) {
-    if (tile * kTileKeys >= end) return;
+  ValueTile v[kHeldValues] = {};
+  const auto load_values = [&](int tile, ValueTile& to) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int key = tile * kTileKeys + i / 2 * 8 + lane_part * 2 + i % 2;
-      if (key < begin || key >= end) continue;
-      load_ahead(v_column + int64_t{shared.rows[key]} * v_stride, v[tile % kHeldValues][i]);
+      load_if(key < key_count, v_column + int64_t{shared.rows[key]} * v_stride, to[i * 2],
+              to[i * 2 + 1]);
     }
   };
-  const auto load_first = [&](int begin, int end) {
-#pragma unroll
-    for (int i = 0; i < kHeldKeys; ++i) load_keys(i, begin, end);
-#pragma unroll
-    for (int i = 0; i < kHeldValues; ++i) load_values(i, begin, end);
-  };
 
-  // Rows past the valid ones are read within the capacity, and not stored.
+  // Rows past the valid ones are read within the capacity, and not stored; there the last row is.
   const int capacity = static_cast<int>(args.q.rows) * group;
   const std::byte* queries =
       bytes_at(args.q, kv_head * group * kHeadDim + part * kPartDims + lane_part * 8);
   const std::byte* q_rows[kRowTiles];
-  uint4 q[kRowTiles][kChunks] = {};
 #pragma unroll
   for (int n = 0; n < kRowTiles; ++n) {
-    const int row = first_row + n * kTileRows + lane_row;
-    q_rows[n] = row < capacity ? queries + (row / group * args.q.stride + row % group * kHeadDim) *
-                                               static_cast<int64_t>(sizeof(bf16))
-                               : nullptr;
+    const int row = min(first_row + n * kTileRows + lane_row, capacity - 1);
+    q_rows[n] = queries + (row / group * args.q.stride + row % group * kHeadDim) *
+                              static_cast<int64_t>(sizeof(bf16));
   }
 
-  if (args.settled_begin >= 0) {
-    find_keys();
-    load_first(settled, key_count);
-  }
-  wait_for_previous();
-
-#pragma unroll
-  for (int n = 0; n < kRowTiles; ++n) {
-    if (!q_rows[n]) continue;
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-      load_ahead(q_rows[n] + c * kChunkDims * sizeof(bf16), q[n][c]);
+  // The first pass takes the keys that are settled, the last one q and the other keys. The first
+  // also runs all that follows, but sends and stores nothing: instructions come from the
+  // second-level cache when they run for the first time.
+  int rows = 0;
+#pragma unroll 1
+  for (int pass = 0; pass < 2; ++pass) {
+    const bool is_last = pass > 0;
+    if (is_last) {
+      cluster_wait();  // every block has started
+      wait_for_previous();
     }
-  }
-  if (args.settled_begin < 0) find_keys();
-  if (settled > 0) load_first(0, settled);
-  const int rows = static_cast<int>(min(valid_rows(args.q), args.q.rows)) * group;
-  if (first_row >= rows) {  // all blocks of the cluster
-    cluster_wait();
-    return;
-  }
-  const int tiles = (key_count + kTileKeys - 1) / kTileKeys;
-
-  // Scores over a part of the head. Lane 4 g + t has keys g, then g + 8, of rows 2t and 2t + 1.
-#pragma unroll
-  for (int i = 0; i < kWarpTiles; ++i) {
-    const int tile = i * kKeyWarps + key_warp;
-    if (tile >= tiles) break;
-    float sums[kRowTiles][4] = {};
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-#pragma unroll
-      for (int step = 0; step < 2; ++step) {
-        uint32_t a[4];
-        key_operand(k[i % kHeldKeys][0][c], k[i % kHeldKeys][1][c], step, a);
-#pragma unroll
-        for (int n = 0; n < kRowTiles; ++n) {
-          multiply_add(sums[n], a, step == 0 ? q[n][c].x : q[n][c].z,
-                       step == 0 ? q[n][c].y : q[n][c].w);
-        }
-      }
-    }
-    if (i + kHeldKeys < kWarpTiles) load_keys(i + kHeldKeys, 0, key_count);
+    uint32_t q[kRowTiles][kChunks][4] = {};
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        shared.scores[part][n * kTileRows + lane_part * 2 + j % 2]
-                     [tile * kTileKeys + j / 2 * 8 + lane_row] = sums[n][j];
+      for (int c = 0; c < kChunks; ++c) {
+        load_if(is_last, q_rows[n] + c * kChunkDims * sizeof(bf16), q[n][c]);
       }
     }
-  }
-  __syncthreads();  // the scores of all parts are there
-
-  // Weights of a row at a time; a lane has four neighbouring keys.
-  const float scale = args.scale * kLog2E;
-  float maxima[kRowTiles], totals[kRowTiles];
+    if (is_last) {
+      rows = static_cast<int>(min(valid_rows(args.q), args.q.rows)) * group;
+      if (first_row >= rows) return;  // all blocks of the cluster
+    }
+    if ((args.settled_begin < 0) == is_last) find_keys();
+    const auto is_due = [&](int tile) { return tile < tiles && (tile < late) == is_last; };
 #pragma unroll
-  for (int n = 0; n < kRowTiles; ++n) {
-    const int row = n * kTileRows + warp;
-    float scores[4] = {kNoKey, kNoKey, kNoKey, kNoKey};
-    if (lane * 4 < key_count) {
-      float parts[kParts][4];
+    for (int i = 0; i < kHeldKeys; ++i) {
+      const int tile = i * kKeyWarps + key_warp;
+      if (is_due(tile)) load_keys(tile, k[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kHeldValues; ++i) {
+      if (is_due(i)) load_values(i, v[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kHeldKeys; ++i) {
+      if (is_due(i * kKeyWarps + key_warp)) arrange_keys(k[i]);
+    }
+
+    if (!kRunsTwice && !is_last) continue;
+
+    // Scores over a part of the head. Lane 4 g + t has keys g, then g + 8, of rows 2t and 2t + 1.
+    const auto multiply_keys = [&](const KeyTile& a, int n, float(&sums)[4]) {
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+        for (int step = 0; step < 2; ++step) {
+          const uint32_t* words = a + c * 8 + step * 4;
+          const uint32_t operand[4] = {words[0], words[1], words[2], words[3]};
+          multiply_add(sums, operand, q[n][c][step * 2], q[n][c][step * 2 + 1]);
+        }
+      }
+    };
+    const auto keep_scores = [&](const float(&sums)[4], int n, int tile) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        shared.scores[part][n * kTileRows + lane_part * 2 + j % 2]
+                     [tile * kTileKeys + j / 2 * 8 + lane_row] = sums[j];
+      }
+    };
+#pragma unroll
+    for (int n = 0; n < kRowTiles; ++n) {
+      float sums[kHeldKeys][4] = {};
+#pragma unroll
+      for (int i = 0; i < kHeldKeys; ++i) multiply_keys(k[i], n, sums[i]);
+#pragma unroll
+      for (int i = 0; i < kHeldKeys; ++i) keep_scores(sums[i], n, i * kKeyWarps + key_warp);
+    }
+    if (const int tile = kHeldKeys * kKeyWarps + key_warp; is_last && tile < tiles) {
+      KeyTile later = {};
+      load_keys(tile, later);
+      arrange_keys(later);
+#pragma unroll
+      for (int n = 0; n < kRowTiles; ++n) {
+        float sums[4] = {};
+        multiply_keys(later, n, sums);
+        keep_scores(sums, n, tile);
+      }
+    }
+    ValueTile later_v = {};
+    if (is_last && tiles > kHeldValues) load_values(kHeldValues, later_v);
+    __syncthreads();  // the scores of all parts are there
+
+    // Weights of a row at a time; a lane has four neighbouring keys.
+    const float scale = args.scale * kLog2E;
+#pragma unroll 1
+    for (int n = 0; n < kRowTiles; ++n) {
+      const int row = n * kTileRows + warp;
+      float parts[kParts][4], scores[4];
 #pragma unroll
       for (int p = 0; p < kParts; ++p) load_floats(&shared.scores[p][row][lane * 4], parts[p]);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float sum = (parts[0][j] + parts[1][j]) + (parts[2][j] + parts[3][j]);
+        const float sum = (-parts[0][j] - parts[1][j]) + (-parts[2][j] - parts[3][j]);
         scores[j] = lane * 4 + j < key_count ? sum : kNoKey;
       }
+      static_assert(kParts == 4);
+      const float maximum =
+          ordered_warp_max(fmaxf(fmaxf(scores[0], scores[1]), fmaxf(scores[2], scores[3])));
+      if (lane == 0) shared.maxima[row] = maximum;
+      const float offset = offset_of(maximum) * scale;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) scores[j] = exp2_approximate(scores[j] * scale - offset);
+      *reinterpret_cast<uint2*>(&shared.weights[row][lane * 4]) = {
+          packed_bf16(scores[0], scores[1]), packed_bf16(scores[2], scores[3])};
     }
-    static_assert(kParts == 4);
-    maxima[n] = ordered_warp_max(fmaxf(fmaxf(scores[0], scores[1]), fmaxf(scores[2], scores[3])));
-    const float offset = offset_of(maxima[n]) * scale;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) scores[j] = exp2_approximate(scores[j] * scale - offset);
-    totals[n] = (scores[0] + scores[1]) + (scores[2] + scores[3]);  // of this lane's keys
-    *reinterpret_cast<uint2*>(&shared.weights[row][lane * 4]) = {packed_bf16(scores[0], scores[1]),
-                                                                 packed_bf16(scores[2], scores[3])};
-  }
-  __syncthreads();  // the weights are there
+    __syncthreads();  // the weights are there
 
-  // Sums of the warp's columns. Tile m of two has columns 2m and 2m + 1 of the lane's four in rows
-  // g and g + 8.
-  float sums[kRowTiles][2][4] = {};
-  uint32_t weights[kRowTiles][4];  // of two tiles of keys
-  const uint32_t weights_at = shared_address(&shared.weights[lane % 8][lane / 8 * 8]);
-#pragma unroll
-  for (int tile = 0; tile < kMaxTiles; ++tile) {
-    if (tile >= tiles) break;
-    if (tile % 2 == 0) {
+    // Sums of the warp's columns. Tile m of two has columns 2m and 2m + 1 of the lane's four in
+    // rows g and g + 8.
+    float sums[kRowTiles][2][4] = {};
+    float totals[kRowTiles][4] = {};  // of rows 2t and 2t + 1
+    const uint32_t weights_at = shared_address(&shared.weights[lane % 8][lane / 8 % 2 * 8]);
+    const auto multiply_values = [&](ValueTile& a, int tile) {
+      constexpr uint32_t kOnes = 0x3f803f80u;  // two of bf16
+      const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
 #pragma unroll
       for (int n = 0; n < kRowTiles; ++n) {
-        load_matrices(weights[n],
+        uint32_t weights[2];
+        load_matrices(weights,
                       weights_at + (n * kTileRows * Memory::kWeightPitch + tile * kTileKeys) *
                                        static_cast<int>(sizeof(bf16)));
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+          const uint32_t columns[4] = {a[m * 4], a[m * 4 + 1], a[m * 4 + 2], a[m * 4 + 3]};
+          multiply_add(sums[n][m], columns, weights[0], weights[1]);
+        }
+        multiply_add(totals[n], ones, weights[0], weights[1]);
+      }
+    };
+#pragma unroll
+    for (int i = 0; i < kHeldValues; ++i) {
+      if (!kRunsTwice || is_due(i)) arrange_values(v[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kHeldValues; ++i) multiply_values(v[i], i);
+#pragma unroll 1
+    for (int tile = kHeldValues; is_last && tile < tiles; ++tile) {
+      if (tile > kHeldValues) {
+#pragma unroll
+        for (uint32_t& word : later_v) word = 0;
+        load_values(tile, later_v);
+      }
+      arrange_values(later_v);
+      multiply_values(later_v, tile);
+    }
+
+#pragma unroll
+    for (int n = 0; n < kRowTiles; ++n) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const float(&s)[2][4] = sums[n];
+        send_if(is_last, &shared.sums[split][n * kTileRows + lane_part * 2 + j][lane_row],
+                float4{s[0][j], s[0][2 + j], s[1][j], s[1][2 + j]}, &shared.received, warp);
       }
     }
-    const uint2(&held)[4] = v[tile % kHeldValues];
+    {  // lane 4 n + t sends the ends of rows 2t and 2t + 1 of row tile n
+      const int tile_row = lane_row % kRowTiles * kTileRows + lane_part * 2;
+      const auto largest = *reinterpret_cast<const float2*>(&shared.maxima[tile_row]);
+      float2 total = {totals[0][0], totals[0][1]};
 #pragma unroll
-    for (int m = 0; m < 2; ++m) {
-      uint32_t pairs[4];  // of the four keys
-#pragma unroll
-      for (int i = 0; i < 4; ++i) pairs[i] = m == 0 ? held[i].x : held[i].y;
-      const uint32_t a[4] = {low_halves(pairs[0], pairs[1]), high_halves(pairs[0], pairs[1]),
-                             low_halves(pairs[2], pairs[3]), high_halves(pairs[2], pairs[3])};
-#pragma unroll
-      for (int n = 0; n < kRowTiles; ++n) {
-        multiply_add(sums[n][m], a, weights[n][tile % 2 * 2], weights[n][tile % 2 * 2 + 1]);
+      for (int n = 1; n < kRowTiles; ++n) {
+        if (lane_row == n) total = {totals[n][0], totals[n][1]};
       }
+      send_if(is_last && lane_row < kRowTiles,
+              reinterpret_cast<float4*>(&shared.ends[split][tile_row]),
+              float4{largest.x, total.x, largest.y, total.y}, &shared.received, warp);
     }
-    if (tile + kHeldValues < kMaxTiles) {
+
+    // A column a thread, of those that this block adds up.
+#pragma unroll 1
+    for (int n = 0; n < kRowTiles; ++n) {
+      const int own = n * kTileRows + warp, row = first_row + own;
+      const int head = kv_head * group + row % group;
+      const int64_t at = row / group * args.y.stride + head * kHeadDim + split * kColumns + lane;
+      if (is_last) wait_for_bytes(&shared.received);  // nobody sends to this block any more
+      float2 ends[kSplits];
+      float maximum = kNoKey;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) v[tile % kHeldValues][i] = {};
-      load_values(tile + kHeldValues, 0, key_count);
+      for (int i = 0; i < kSplits; ++i) {
+        ends[i] = shared.ends[i][own];
+        maximum = fmaxf(maximum, ends[i].x);
+      }
+      const float offset = offset_of(maximum) * scale;
+      float total = 0, y = 0;
+#pragma unroll
+      for (int i = 0; i < kSplits; ++i) {
+        const float factor = exp2_approximate(ends[i].x * scale - offset);
+        total += ends[i].y * factor;
+        y += reinterpret_cast<const float*>(shared.sums[i][own])[lane] * factor;
+      }
+      store_if(row < rows, args.y, at, total == 0.0f ? 0.0f : __fdividef(y, total), y_scale);
     }
   }
-
-  cluster_wait();  // every block has started
-#pragma unroll
-  for (int n = 0; n < kRowTiles; ++n) {
-    const int row = n * kTileRows + warp;
-    const float total = warp_sum(totals[n]);
-    if (lane < kSplits) {
-      send(&shared.ends[row][split], float2{maxima[n], total}, &shared.received, lane);
-    }
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const float(&s)[2][4] = sums[n];
-      send(&shared.sums[split][n * kTileRows + lane_part * 2 + j][lane_row],
-           float4{s[0][j], s[0][2 + j], s[1][j], s[1][2 + j]}, &shared.received, warp);
-    }
-  }
-
-  // Four columns a thread, of those that this block adds up.
-  const int own = threadIdx.x / kQuads, quad = threadIdx.x % kQuads, row = first_row + own;
-  if (own >= kRows) return;
-  wait_for_bytes(&shared.received);  // nobody sends to this block any more
-  if (row >= rows) return;
-  float y[4];
-  merge_parts<kSplits>(
-      scale, [&](int s) { return shared.ends[own][s]; },
-      [&](int s) { return shared.sums[s][own][quad]; }, y);
-  const int head = kv_head * group + row % group;
-  const int64_t at = row / group * args.y.stride + head * kHeadDim + split * kColumns + quad * 4;
-  store_merged(args.y, at, y, y_scale);
 }
 
 // ---- choosing
@@ -356,7 +462,6 @@ bool attention_decode_accepts(const AttentionArgs& args, const DeviceInfo& devic
   return device.major >= 9 && device.is_specialised && args.head_dim == kHeadDim &&
          args.block == 0 && !args.is_causal && folded_rows(args) <= kMaxFoldedRows &&
          most_keys(args) <= kSplits * kMaxShare && attention_fits_matrix_units(args) &&
-         is_aligned(args.y, 4 * static_cast<int>(size_of(args.y.type))) &&
          choose(args, device).shared_bytes <= device.shared_bytes_per_block;
 }
 

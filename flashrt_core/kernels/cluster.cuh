@@ -109,15 +109,6 @@ __device__ __forceinline__ void send_if(bool is_sent, float4* to, const float4& 
       : "memory");
 #endif
 }
-__device__ __forceinline__ void send(float2* to, const float2& x, uint64_t* barrier, int rank) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::
-          "r"(address_in_block(shared_address(to), rank)),
-      "f"(x.x), "f"(x.y), "r"(address_in_block(shared_address(barrier), rank))
-      : "memory");
-#endif
-}
 __device__ __forceinline__ void wait_for_bytes(uint64_t* barrier) {
   wait_barrier(shared_address(barrier), 0);
 }

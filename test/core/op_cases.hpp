@@ -746,6 +746,9 @@ inline void add_model_attention_cases(std::vector<OpCase>& cases) {
                          Cached{"decode", 8, 10, 512, 20, 3, DType::kF16},
                          Cached{"decode", 8, 20, 90, 20, 7, DType::kBF16},
                          Cached{"decode", 8, 50, 512, 20, 10, DType::kBF16},
+                         Cached{"decode", 8, 10, 512, 200, 200, DType::kBF16},
+                         Cached{"decode", 8, 50, 512, 200, 190, DType::kE4M3},
+                         Cached{"decode", 8, 10, 900, 100, 100, DType::kF16},
                          Cached{"decode", 8, 1, 3, 20, 0, DType::kF32}}) {
     const bool is_prefix = std::string(s.name) == "prefix";
     CaseBuilder b(text("attention_", s.name, "_", s.heads, "_", s.suffix, "_", s.images, "_",
