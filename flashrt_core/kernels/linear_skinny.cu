@@ -241,7 +241,10 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
                        (4 * first_chunk + lane_part) * C::kXWords * sizeof(uint32_t);
   const int64_t tile_stride = kTileRows * args.x.stride * sizeof(X);
   if (cluster_size > 1) cluster_wait();  // the barriers of all are set up, before any block sends
+  const int own_row = threadIdx.x / kRowThreads * cluster_size + rank;
   wait_for_previous();
+  // Asked for ahead of x, so that the angles are on their way when x comes.
+  const int position = kFollowing == Following::kRope ? position_of(e, own_row) : 0;
   uint32_t xs[kXDepth][kTiles][C::kXWords];
   const auto load_x = [&](int chunk, uint32_t(&to)[kTiles][C::kXWords]) {
 #pragma unroll
@@ -255,9 +258,16 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
   for (int c = 0; c < kXDepth; ++c) load_x(c, xs[c]);
   const int valid = static_cast<int>(valid_rows(args.x));
   const int pair = threadIdx.x % kRowThreads;
-  const int own_row = threadIdx.x / kRowThreads * cluster_size + rank;
   const int own_column = span_column + pair * 2;  // in the span
-  const int position = kFollowing == Following::kRope ? position_of(e, own_row) : 0;
+  // The angles of the first row that this thread finishes, if the table has them.
+  Angles<2> angles{};
+  int angles_row = -1;
+  if constexpr (kFollowing == Following::kRope) {
+    if (own_row < valid && 0 <= position && position < e.rope.positions) {
+      angles = tabulated_angles<2>(e, position, own_column);
+      angles_row = own_row;
+    }
+  }
   // All that this kernel reads is on its way, or nearly all: memory has little to do from here on
   // until the next linear.
   if (threadIdx.x == kThreads - 1) prefetch_share(args.next_weight);
@@ -286,17 +296,6 @@ __global__ void __launch_bounds__(kThreads, Registers<X, W, kTiles, kGroups, kDe
       }
       if (first + c + kXDepth < args.chunks) load_x(first + c + kXDepth, xs[c % kXDepth]);
       if (first + c + kDepth < args.chunks) load_weights(first + c + kDepth, w[c]);
-    }
-  }
-
-  // The angles of the first row that this thread finishes, if the table has them: the position is
-  // there by now, and they are on their way while the sums are added up.
-  Angles<2> angles{};
-  int angles_row = -1;
-  if constexpr (kFollowing == Following::kRope) {
-    if (own_row < valid && 0 <= position && position < e.rope.positions) {
-      angles = tabulated_angles<2>(e, position, own_column);
-      angles_row = own_row;
     }
   }
 
