@@ -453,28 +453,29 @@ Choice choose_shape(int64_t rows, const Configuration& c, LinearEpilogue::Follow
     if (c.channels != 32) return {};
     return is_few ? choose_kernel<X, W, kFewTiles, 32, 2>(following, c.cluster)
                   : choose_kernel<X, W, kMaxTiles, 32, 2>(following, c.cluster);
+  } else {
+    switch (100 * c.channels + c.depth) {
+      case 804:
+        return is_few ? choose_kernel<X, W, kFewTiles, 8, 4>(following, c.cluster) : Choice{};
+      case 1602:
+        return is_few ? choose_kernel<X, W, kFewTiles, 16, 2>(following, c.cluster)
+                      : choose_kernel<X, W, kMaxTiles, 16, 2>(following, c.cluster);
+      case 1603:
+        if constexpr (std::is_same_v<W, e4m3>) {  // k of an odd multiple of 512: else 16x2 takes it
+          return is_few ? choose_kernel<X, W, kFewTiles, 16, 3>(following, c.cluster)
+                        : choose_kernel<X, W, kMaxTiles, 16, 3>(following, c.cluster);
+        }
+        return {};
+      case 1604:
+        return is_few ? choose_kernel<X, W, kFewTiles, 16, 4>(following, c.cluster) : Choice{};
+      case 3202:
+        return is_few ? choose_kernel<X, W, kFewTiles, 32, 2>(following, c.cluster)
+                      : choose_kernel<X, W, kMaxTiles, 32, 2>(following, c.cluster);
+      case 6402:
+        return is_few ? choose_kernel<X, W, kFewTiles, 64, 2>(following, c.cluster) : Choice{};
+    }
+    return {};
   }
-  switch (100 * c.channels + c.depth) {
-    case 804:
-      return is_few ? choose_kernel<X, W, kFewTiles, 8, 4>(following, c.cluster) : Choice{};
-    case 1602:
-      return is_few ? choose_kernel<X, W, kFewTiles, 16, 2>(following, c.cluster)
-                    : choose_kernel<X, W, kMaxTiles, 16, 2>(following, c.cluster);
-    case 1603:
-      if constexpr (std::is_same_v<W, e4m3>) {  // k of an odd multiple of 512: else 16x2 takes it
-        return is_few ? choose_kernel<X, W, kFewTiles, 16, 3>(following, c.cluster)
-                      : choose_kernel<X, W, kMaxTiles, 16, 3>(following, c.cluster);
-      }
-      return {};
-    case 1604:
-      return is_few ? choose_kernel<X, W, kFewTiles, 16, 4>(following, c.cluster) : Choice{};
-    case 3202:
-      return is_few ? choose_kernel<X, W, kFewTiles, 32, 2>(following, c.cluster)
-                    : choose_kernel<X, W, kMaxTiles, 32, 2>(following, c.cluster);
-    case 6402:
-      return is_few ? choose_kernel<X, W, kFewTiles, 64, 2>(following, c.cluster) : Choice{};
-  }
-  return {};
 }
 
 Choice choose(const LinearArgs& args, const Configuration& c) {
