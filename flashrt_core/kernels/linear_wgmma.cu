@@ -83,8 +83,8 @@ __device__ __forceinline__ Place place_of(const Cluster& c, int rank) {
 struct Problem {
   CUtensorMap weight, x;
   LinearEpilogue epilogue;
-  float unit = 1;  // the reciprocal of the scale of what is stored
-  Matrix rows;     // x; says how many rows are valid
+  Divisor divisor;  // of what is stored
+  Matrix rows;      // x; says how many rows are valid
   Cluster cluster;
   int width = 0;                // of what is stored
   int up = 0;                   // the row of W where the second half starts; 0: not gated
@@ -631,16 +631,22 @@ __device__ __forceinline__ void activate(Chunk& x, float unit) {
 }
 
 // The product of the gate in the first block and the second, both rounded as y would have been,
-// takes the place of the gate.
-template <Activation kActivation, bool kIsShort>
-__device__ __forceinline__ void gate(Chunk& x, const Chunk& up, float unit) {
+// takes the place of the gate. It has the bits of glu().
+template <Activation kActivation, class Out>
+__device__ __forceinline__ void gate(Chunk& x, const Chunk& up, const Divisor& divisor) {
   const auto low = [](uint32_t pair) { return __uint_as_float(pair << 16); };
   const auto high = [](uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); };
+  const auto stored = [&](float y) {
+    if constexpr (std::is_same_v<Out, e4m3>)
+      return quotient(y, divisor);
+    else
+      return y;
+  };
 #pragma unroll
   for (int i = 0; i < kChunkSums; i += 2) {
     const uint32_t gates = packed_bf16(x[i], x[i + 1]), ups = packed_bf16(up[i], up[i + 1]);
-    x[i] = __fmul_rn(activated<kActivation, kIsShort>(low(gates), unit), low(ups));
-    x[i + 1] = __fmul_rn(activated<kActivation, kIsShort>(high(gates), unit), high(ups));
+    x[i] = stored(gated(kActivation, low(gates), low(ups)));
+    x[i + 1] = stored(gated(kActivation, high(gates), high(ups)));
   }
 }
 
@@ -748,7 +754,7 @@ __device__ __forceinline__ void store_as(const Problem& p, const Matrix& y, cons
   constexpr int kBlocks = kIsGated ? 1 : T::kBlocks;
   // Both the sums and what is stored are coarser than the short form.
   constexpr bool kIsShort = std::is_same_v<typename T::Element, e4m3> && std::is_same_v<Out, e4m3>;
-  const float unit = std::is_same_v<Out, e4m3> ? p.unit : 1.0f;
+  const float unit = std::is_same_v<Out, e4m3> ? p.divisor.reciprocal : 1.0f;
   const Writer<T, Out> write(p, y, me, tokens, first_token,
                              (channel_tile * kConsumers + me.group) * kBlocks * kBlockChannels);
 #pragma unroll 1
@@ -762,7 +768,7 @@ __device__ __forceinline__ void store_as(const Problem& p, const Matrix& y, cons
           take<T, 0, kChunk>(sums, terms, x);
           take<T, 1, kChunk>(sums, terms, up);
         });
-        gate<kActivation, kIsShort>(x, up, unit);
+        gate<kActivation, Out>(x, up, p.divisor);
       } else {
         call_with<0, kBlocks * kChunks<T>>(block * kChunks<T> + chunk, [&]<int kIndex>() {
           take<T, kIndex / kChunks<T>, kIndex % kChunks<T>>(sums, terms, x);
@@ -1039,7 +1045,7 @@ const char* linear_wgmma(const LinearArgs& args, int configuration, const Launch
   p.x = swizzled_tensor_map(args.x.data, args.x.type, args.x.rows, args.x.width, args.x.stride,
                             p.box_tokens);
   p.epilogue = epilogue_of(args);
-  p.unit = y.type == DType::kE4M3 ? divisor_of(y).reciprocal : 1;
+  p.divisor = divisor_of(y);
   p.rows = args.x;
   p.cluster = c.cluster;
   p.width = static_cast<int>(y.width);
