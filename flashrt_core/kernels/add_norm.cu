@@ -6,8 +6,8 @@
 // Layout    residual, delta, residual_out, y: [T, D]; gate, scale, shift: [1, D]; weight: [D], and
 //           bias.
 // Work      eight columns per thread, which stay in registers between the sum and the store. A
-//           block takes a row, or several where there are many. Other shapes and types: one block
-//           per row, which waits in shared memory.
+//           block takes a row, or several where there are many that become e4m3. Other shapes and
+//           types: one block per row, which waits in shared memory.
 // Traffic   2 reads and 2 writes of [T, D]; below 64 rows the launch and two trips to memory count.
 // Numerics  float32 in a fixed order; the norm reads the sum before it is rounded; the variance is
 //           taken around the mean, in a second pass over the registers.
@@ -260,13 +260,15 @@ const char* launch_rows(const AddNormArgs& a, const Launch& launch) {
   const int share =
       (args.rows + launch.device->multiprocessors - 1) / launch.device->multiprocessors;
   const int row_threads = static_cast<int>(args.row_threads);
-  const int rows_per_block =
-      a.scale || a.y.type != DType::kE4M3 ? 1 : std::clamp(kMostThreads / row_threads, 1, share);
-  const auto kernel = row_threads > kThreads ? add_norm_row_kernel<Stream, Y, 0, Rows::kWide>
-                      : rows_per_block > 1   ? add_norm_row_kernel<Stream, Y, 0, Rows::kSome>
-                      : !a.scale             ? add_norm_row_kernel<Stream, Y, 0, Rows::kOne>
-                      : !a.committed_rows    ? add_norm_row_kernel<Stream, Y, 1, Rows::kOne>
-                                             : add_norm_row_kernel<Stream, Y, 2, Rows::kOne>;
+  const bool is_wide = row_threads > kThreads;
+  const int rows_per_block = is_wide || a.scale || a.y.type != DType::kE4M3
+                                 ? 1
+                                 : std::clamp(share, 1, kMostThreads / row_threads);
+  const auto kernel = is_wide              ? add_norm_row_kernel<Stream, Y, 0, Rows::kWide>
+                      : rows_per_block > 1 ? add_norm_row_kernel<Stream, Y, 0, Rows::kSome>
+                      : !a.scale           ? add_norm_row_kernel<Stream, Y, 0, Rows::kOne>
+                      : !a.committed_rows  ? add_norm_row_kernel<Stream, Y, 1, Rows::kOne>
+                                           : add_norm_row_kernel<Stream, Y, 2, Rows::kOne>;
   const int blocks = (args.rows + rows_per_block - 1) / rows_per_block;
   launch_kernel("add_norm", kernel, dim3(static_cast<unsigned>(blocks)),
                 dim3(rows_per_block * row_threads), 0, launch, 1, args);

@@ -31,11 +31,11 @@ struct AttentionArgs {
   int block = 0;  // > 0: query i sees the keys of its own block of so many rows
   AttentionRange ranges[kMaxRanges] = {};  // ascending
   int range_count = 0;
-  // Rows of k and v from this one on, and the lengths of the ranges, were written before a launch
-  // that is not dependent, so that a kernel may read them before wait_for_previous(). Negative:
-  // none.
+  // Settled is what was written before a launch that is not dependent, so that a kernel may read it
+  // before wait_for_previous(): the lengths of the ranges and of q; and if those, rows of k and v
+  // from this one on (negative: none).
+  bool lengths_are_settled = false;
   int settled_begin = -1;
-  bool lengths_are_settled = false;  // the same of the lengths of the ranges and of q alone
 };
 
 const char* attention(const AttentionArgs& args, const Launch& launch);

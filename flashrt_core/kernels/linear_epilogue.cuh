@@ -381,7 +381,7 @@ struct Angles {
 __device__ __forceinline__ int position_of(const LinearEpilogue& e, int64_t row) {
   return e.position_start + (e.position ? *e.position : 0) + static_cast<int>(row);
 }
-// For a kernel that reads the angles early: the position is one of the table.
+// Where the position is known to be one of the table.
 template <int N>
 __device__ __forceinline__ Angles<N> tabulated_angles(const LinearEpilogue& e, int position,
                                                       int j) {

@@ -165,9 +165,9 @@ __global__ void __launch_bounds__((kIsSplit ? kSplitWarps : kWholeWarps) * kWarp
     if (begin >= depth) break;
     k += kBlockDepth;
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) {  // a row may end within this round; x is added already
+    for (int v = 0; v < kVectors; ++v) {  // a row may end within this round
 #pragma unroll
-      for (int c = 0; c < kSide; ++c) w[v][c] = {};
+      for (int i = 0; i < kSide; ++i) w[v][i] = x[v][i] = {};
     }
     load_weights();
     load_x();

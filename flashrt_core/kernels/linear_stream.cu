@@ -8,9 +8,9 @@
 //           bytes. y: bf16 or e4m3; heads: any type. Of bf16 also float32 y, or the sum of y and a
 //           residual in bf16.
 // Work      a block multiplies all tokens (the m of the matrix instructions) by 32 to 64 channels
-//           (their n). One warp asks at once for all that the block reads, the weights before the
-//           kernel ahead has ended, and everything stays in shared memory: nothing is waited for
-//           but x. Four warps multiply. Threads hold pairs of channels and finish them in
+//           (their n). One warp asks at once for all of W, before the kernel ahead has ended, and
+//           for x right after; both stay in shared memory. Four warps multiply; what else they read
+//           comes beside x. Threads hold pairs of channels and finish them in
 //           registers, for which they rehearse while they wait: instructions that run once come
 //           from far away, and fetching them took longer than the products. Blocks are small, so
 //           that those of the next kernel can load their weights beside them. The blocks of a

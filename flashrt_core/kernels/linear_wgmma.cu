@@ -19,7 +19,10 @@
 //           clusters share, that is the limit of a small tile.
 // Numerics  e4m3: the fast accumulation of the instructions, exact products in float32 sums of
 //           limited precision; where their activation becomes e4m3 again, it is within 2^-11
-//           max(1, |x|). A fixed order per configuration, so results repeat bit for bit.
+//           max(1, |x|) before its scale. Where there is no gate, the scale of e4m3 is a factor,
+//           its reciprocal: at the border of two codes that may be another one than by division,
+//           which gated products have, as glu() has. A fixed order per configuration, so results
+//           repeat bit for bit.
 // Reference backends/cpu/linear.cpp
 #include <algorithm>
 #include <array>
@@ -606,7 +609,7 @@ __device__ __forceinline__ void call_with(int index, const F& f) {
 }
 
 // activate() times `unit`. The short form is within 2^-11 max(1, |x|) of it, has half as many
-// special functions, and is for finite x: sums of e4m3 are.
+// special functions, and is for finite x: sums of e4m3 are, and biases ought to be.
 template <Activation kActivation, bool kIsShort>
 __device__ __forceinline__ float activated(float x, float unit) {
   if constexpr (!kIsShort || kActivation == Activation::kNone) {

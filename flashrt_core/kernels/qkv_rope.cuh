@@ -27,7 +27,7 @@ struct QkvRopeArgs {
   RopeTableView rope;  // absent: no rotation
   int position_start = 0;
   const int32_t* position = nullptr;  // added to it, if given
-  bool position_is_settled = false;   // absent, or there before wait_for_previous()
+  bool position_is_settled = false;   // absent, or written before a launch that is not dependent
   const float* q_norm = nullptr;      // [E]
   const float* k_norm = nullptr;
   float eps = 0;

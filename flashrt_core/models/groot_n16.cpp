@@ -215,7 +215,8 @@ ContextCache backbone_stage(const Groot& g, const std::vector<Value>& features, 
     context.image =
         b.linear("image_kv", y, "dit.image_kv", image_blocks(g) * 2 * g.width(), {.bias = true});
     // Markup is a few rows behind each image. With the images in between it takes one pass over the
-    // weights, which cost more than the rows that nobody reads.
+    // weights, which cost more than the rows that nobody reads; the scale of its input covers those
+    // rows as well. The keys take a range for each camera.
     const auto &first = g.layout.views.front(), &last = g.layout.views.back();
     const int begin = first.markup_begin, end = last.markup_begin + last.markup_rows;
     const Value markup = b.linear("text_kv", b.rows(y, begin, end - begin), "dit.text_kv",

@@ -484,6 +484,8 @@ inline void add_add_norm_cases(std::vector<OpCase>& cases) {
   for (const Large& s : {Large{281, 1152, 279, DType::kBF16, DType::kE4M3},
                          Large{420, 72, 420, DType::kF32, DType::kBF16},
                          Large{3, 4608, 2, DType::kBF16, DType::kE4M3},
+                         Large{281, 2560, 279, DType::kBF16, DType::kE4M3},
+                         Large{140, 4096, 140, DType::kF32, DType::kE4M3},
                          Large{2, 2056, 2, DType::kF32, DType::kF32}}) {
     CaseBuilder b(text("add_norm_large_", s.capacity, "x", s.width));
     const Rows rows{.capacity = s.capacity, .length = b.integer("n", s.length)};

@@ -248,7 +248,8 @@ void CudaProgram::for_each_launch(When when,
 }
 
 void CudaProgram::launch(int call, int iteration, bool is_first) {
-  // Attention in a repeated stage relies on the first launch of it (Dispatch::settled_begin).
+  // The first launch of a repeated stage must not be dependent: it makes what lies before the stage
+  // settled (Dispatch::settled_begin).
   const Stage& stage = plan_.stage_of(call);
   const bool begins_repeated = stage.repeat > 1 && iteration == 0 && call == stage.first;
   const Launch launch{.stream = stream_.get(),

@@ -86,6 +86,7 @@ const float* Dispatch::number(Value value, int iteration) const {
 }
 
 // Inputs are there before the first launch of a program.
+// Inputs are written before the first launch of a run, which is not dependent.
 bool Dispatch::is_settled(Value number) const {
   return !number || plan_[number].kind == Kind::kInput;
 }
@@ -228,11 +229,11 @@ AttentionArgs Dispatch::attention_args(int call, int k) const {
                       .count = op.ranges[i].count,
                       .length = integer(op.ranges[i].length, k)};
   }
-  args.settled_begin = settled_begin(call);
   args.lengths_are_settled =
       is_settled(plan_[op.q].rows.length) &&
       std::all_of(op.ranges.begin(), op.ranges.end(),
                   [&](const KeyRange& range) { return is_settled(range.length); });
+  if (args.lengths_are_settled) args.settled_begin = settled_begin(call);
   return args;
 }
 
