@@ -102,6 +102,14 @@ inline void check_linear(const char* kernel, const LinearArgs& args) {
                   ", expected f32, bf16, f16 or e4m3");
   }
 }
+inline void check_accepted(bool is_accepted, const char* kernel, const char* configuration,
+                           const LinearArgs& args) {
+  const Matrix& x = args.x;
+  const WeightView& w = args.weight;
+  FLASHRT_CHECK(is_accepted, kernel, " ", configuration, ": does not take x [", x.rows, ", ",
+                x.width, "] ", x.type, " and a weight [", w.rows, ", ", w.width, "] ", w.type, "; ",
+                kernel, "_accepts() says which configurations do");
+}
 
 // True if the following operation can be part of linear at all.
 inline bool can_follow(const LinearArgs& args) {

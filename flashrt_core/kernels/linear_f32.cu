@@ -257,10 +257,7 @@ bool linear_f32_accepts(const LinearArgs& args, int configuration, const DeviceI
 const char* linear_f32(const LinearArgs& args, int configuration, const Launch& launch) {
   const Configuration& c = kConfigurations.at(configuration);
   check_linear(kName, args);
-  FLASHRT_CHECK(linear_f32_accepts(args, configuration, *launch.device), kName, " ", c.name,
-                ": does not take x [", args.x.rows, ", ", args.x.width, "] ", args.x.type,
-                " and a weight [", args.weight.rows, ", ", args.weight.width, "] ",
-                args.weight.type, "; linear_f32_accepts() says which configurations do");
+  check_accepted(linear_f32_accepts(args, configuration, *launch.device), kName, c.name, args);
   const int warps = c.is_split ? kSplitWarps : kWholeWarps;
   const int tile = kSides * c.side;  // channels, and rows, of a warp
   const auto blocks = [](int64_t all, int of_block) {

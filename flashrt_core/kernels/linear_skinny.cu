@@ -516,10 +516,7 @@ bool linear_skinny_accepts(const LinearArgs& args, int configuration, const Devi
 const char* linear_skinny(const LinearArgs& args, int configuration, const Launch& launch) {
   const Configuration& c = kConfigurations.at(configuration);
   check_linear(kName, args);
-  FLASHRT_CHECK(linear_skinny_accepts(args, configuration, *launch.device), kName, " ", c.name,
-                ": does not take x [", args.x.rows, ", ", args.x.width, "] ", args.x.type,
-                " and a weight [", args.weight.rows, ", ", args.weight.width, "] ",
-                args.weight.type, "; linear_skinny_accepts() says which configurations do");
+  check_accepted(linear_skinny_accepts(args, configuration, *launch.device), kName, c.name, args);
   const Choice choice = choose(args, c);
   const int64_t span = span_of(args, c.channels);
   const int64_t k_of_chunk = int64_t{choice.chunk} * kWarps * c.cluster;

@@ -638,10 +638,7 @@ bool linear_stream_accepts(const LinearArgs& args, int configuration, const Devi
 const char* linear_stream(const LinearArgs& args, int configuration, const Launch& launch) {
   check_linear(kName, args);
   const Configuration& c = kConfigurations.at(configuration);
-  FLASHRT_CHECK(linear_stream_accepts(args, configuration, *launch.device), kName, " ", c.name,
-                ": does not take x [", args.x.rows, ", ", args.x.width, "] ", args.x.type,
-                " and a weight [", args.weight.rows, ", ", args.weight.width, "] ",
-                args.weight.type, "; linear_stream_accepts() says which configurations do");
+  check_accepted(linear_stream_accepts(args, configuration, *launch.device), kName, c.name, args);
   const WeightView& w = args.weight;
   const Matrix& x = args.x;
   StreamArgs stream = stream_args_of(args, c);

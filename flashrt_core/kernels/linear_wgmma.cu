@@ -1027,11 +1027,8 @@ bool linear_wgmma_accepts(const LinearArgs& args, int configuration, const Devic
 
 const char* linear_wgmma(const LinearArgs& args, int configuration, const Launch& launch) {
   check_linear(kName, args);
-  FLASHRT_CHECK(linear_wgmma_accepts(args, configuration, *launch.device), kName, ": [",
-                args.x.rows, ", ", args.x.width, "] ", args.x.type, " x [", args.weight.rows, ", ",
-                args.weight.width, "] ", args.weight.type, " is not for configuration '",
-                kConfigurations[configuration].name, "'");
   const Configuration& c = kConfigurations[configuration];
+  check_accepted(linear_wgmma_accepts(args, configuration, *launch.device), kName, c.name, args);
   const TileKernel& tile = tile_kernel(args, c);
   const Matrix& y = args.glu ? args.glu->y : args.y;
   const WeightView& w = args.weight;
