@@ -72,26 +72,6 @@ __host__ __device__ inline int tiles_of(int rows) { return (rows + kRows - 1) / 
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Of 16 keys of v: eight of them lie together, the ones so many bytes further.
-__device__ __forceinline__ uint64_t values_descriptor(uint32_t address, int to_ones) {
-  constexpr uint64_t kUnit = 16, kSwizzle128 = uint64_t{1} << 62;
-  return kSwizzle128 | sm90::kTileAlignment / kUnit << 32 |
-         static_cast<uint64_t>(to_ones / static_cast<int>(kUnit)) << 16 |
-         (address / kUnit & 0x3fff);
-}
-
-// Of the scores that a lane has, as weigh() of attention_parts, without their sum.
-template <int N>
-__device__ __forceinline__ void only_weigh(const float (&scores)[N], float scale,
-                                           const float (&offset)[2], uint32_t (&weights)[N / 2]) {
-#pragma unroll
-  for (int j = 0; j < N; j += 2) {
-    const float from = offset[j / 2 % 2];
-    weights[j / 2] = packed_bf16(exp2_approximate(scores[j] * scale - from),
-                                 exp2_approximate(scores[j + 1] * scale - from));
-  }
-}
-
 // Of the keys of a lane, two of every eight, those before this one.
 __device__ __forceinline__ uint32_t bits_below(int key) {
   const int end = min(max(key, 0), kChunkKeys);
@@ -341,7 +321,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       maximum[h] = largest[h];
     }
     uint32_t weights[kChunkKeys / 4];
-    only_weigh(scores, scale, offset, weights);
+    float total[2] = {};  // not used: a product with ones adds up the weights
+    weigh(scores, scale, offset, total, weights);
 
     wait_for_copies<2>();
     group_sync(group);  // v has landed
@@ -350,8 +331,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int s = 0; s < kChunkKeys / 16; ++s) {
       const uint32_t a[4] = {weights[4 * s], weights[4 * s + 1], weights[4 * s + 2],
                              weights[4 * s + 3]};
-      sm90::add_product_of_rows(sums, a,
-                                values_descriptor(v_at + s * 16 * sm90::kSwizzleBytes, to_ones), 1);
+      sm90::add_product_of_rows(
+          sums, a, sm90::rows_descriptor(v_at + s * 16 * sm90::kSwizzleBytes, to_ones), 1);
     }
     sm90::commit_products();
     if (!is_last) hide(round + 1);

@@ -340,7 +340,7 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 1 ? 2 : 1)
     float sums[kRowTiles][2][4] = {};
     float totals[kRowTiles][4] = {};  // of rows 2t and 2t + 1
     const uint32_t weights_at = shared_address(&shared.weights[lane % 8][lane / 8 % 2 * 8]);
-    const auto multiply_values = [&](ValueTile& a, int tile) {
+    const auto multiply_values = [&](const ValueTile& a, int tile) {
       constexpr uint32_t kOnes = 0x3f803f80u;  // two of bf16
       const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
 #pragma unroll

@@ -67,13 +67,6 @@ __host__ __device__ inline int tiles_of(int rows) { return (rows + kRows - 1) / 
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Of 16 keys of v: eight of them lie together, the next 64 columns one box further.
-__device__ __forceinline__ uint64_t values_descriptor(uint32_t address) {
-  constexpr uint64_t kUnit = 16, kSwizzle128 = uint64_t{1} << 62;
-  return kSwizzle128 | sm90::kTileAlignment / kUnit << 32 | kKeyBox / kUnit << 16 |
-         (address / kUnit & 0x3fff);
-}
-
 __device__ __forceinline__ void group_sync(int group) {
   if (group == 0) {
     sync_threads(1, sm90::kWarpGroup);
@@ -212,8 +205,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int s = 0; s < kChunkSteps; ++s) {
       const uint32_t a[4] = {weights[4 * s], weights[4 * s + 1], weights[4 * s + 2],
                              weights[4 * s + 3]};
-      sm90::add_product_of_rows(sums, a, values_descriptor(v_chunk + s * 16 * sm90::kSwizzleBytes),
-                                1);
+      sm90::add_product_of_rows(
+          sums, a, sm90::rows_descriptor(v_chunk + s * 16 * sm90::kSwizzleBytes, kKeyBox), 1);
     }
     sm90::commit_products();
     sm90::wait_for_products<0>();

@@ -113,13 +113,6 @@ __device__ __forceinline__ void copy_pieces(const Piece (&pieces)[N]) {
 
 // ---- products
 
-// Of 16 keys of v: eight of them lie together, the last columns one box further.
-template <int kPart>
-__device__ __forceinline__ uint64_t values_descriptor(uint32_t address) {
-  constexpr uint64_t kUnit = 16, kSwizzle128 = uint64_t{1} << 62;
-  return kSwizzle128 | sm90::kTileAlignment / kUnit << 32 |
-         uint64_t{kPart * sm90::kSwizzleBytes / kUnit} << 16 | (address / kUnit & 0x3fff);
-}
 // Of the last columns of q or k, and as many behind them, so many bytes further: zeros of q, and
 // any numbers for k.
 __device__ __forceinline__ uint64_t last_descriptor(uint32_t address, int behind) {
@@ -352,8 +345,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const uint64_t k_at = sm90::tile_descriptor(shared + T::kKeysAt + first_part * T::kPartBytes);
   const uint64_t k_last_at =
       last_descriptor(shared + T::kKeysLastAt + first_part * T::kPartLastBytes, 0);
-  const uint64_t v_at =
-      values_descriptor<kPart>(shared + T::kValuesAt + first_part * 2 * T::kPartBytes);
+  const uint64_t v_at = sm90::rows_descriptor(
+      shared + T::kValuesAt + first_part * 2 * T::kPartBytes, kPart * sm90::kSwizzleBytes);
 
   // The warp groups take turns. The scale is read again in each, as nothing that needs it can then
   // be done before.

@@ -165,13 +165,19 @@ __device__ __forceinline__ void store_transposed(uint32_t address, const uint32_
 // ---- warp-group matrix products: d += a b^T, a [64, 32 bytes], b [n, 32 bytes] in shared memory.
 // Lane l of warp w of the group holds d[16w + l/4 + 8h][8j + 2(l%4) + i] at d[4j + 2h + i].
 
-// Describes a tile of rows of 128 bytes, swizzled, that starts at a multiple of kTileAlignment.
-// Advancing the address by fewer than 128 bytes moves along the rows.
-__device__ __forceinline__ uint64_t tile_descriptor(uint32_t address) {
-  constexpr uint64_t kUnit = 16;                       // addresses are in units of it
+// Describes a tile of rows of 128 bytes, swizzled, that starts at a multiple of kTileAlignment, for
+// an operand whose rows are added up, as those of v: their next columns lie so many bytes further.
+__device__ __forceinline__ uint64_t rows_descriptor(uint32_t address, int next_tile) {
+  constexpr int kUnit = 16;                            // addresses are in units of it
   constexpr uint64_t kGroup = kTileAlignment / kUnit;  // from eight rows to the next eight
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
-  return kSwizzle128 | kGroup << 32 | uint64_t{1} << 16 | (address / kUnit & 0x3fff);
+  return kSwizzle128 | kGroup << 32 | static_cast<uint64_t>(next_tile / kUnit) << 16 |
+         (address / kUnit & 0x3fff);
+}
+// For one whose columns are. Advancing the address by fewer than 128 bytes moves along the rows.
+__device__ __forceinline__ uint64_t tile_descriptor(uint32_t address) {
+  constexpr int kNotUsed = 16;
+  return rows_descriptor(address, kNotUsed);
 }
 constexpr __device__ uint64_t descriptor_step(int bytes) { return bytes / 16; }
 
