@@ -20,6 +20,13 @@ from flashrt_ros.tabletop.tasks import KINDS
 
 NOT_ENOUGH, INTERRUPTED = 1, 130  # exit codes
 ESTIMATORS = get_args(Estimator)
+PARAMETERS = {  # that options have in their hands
+    'recipe': 'model.recipe',
+    'steps': 'model.denoise_steps',
+    'mode': 'chunk.mode',
+    'backend': 'model.backend',
+    'device': 'model.device',
+}
 
 Item = TypeVar('Item')
 
@@ -83,7 +90,18 @@ def run(
     four conditions, each judged on the same scenes. Writes evaluation.json, .md and .png. Needs MuJoCo.
     """
     assigned = assignments(_listed('task', task, KINDS), episodes, first, _numbers('wording', wording, int))
-    changed = {'model.threads': threads, **_changes(change or ())}
+    sets = _changes(change or ())
+    _refuse_twice(
+        sets,
+        {
+            'recipe': recipe,
+            'steps': None if steps == '0' else steps,
+            'mode': mode,
+            'backend': backend,
+            'device': device,
+        },
+    )
+    changed = {'model.threads': threads, **sets}
     changed |= {f'model.{name}': value for name, value in given(backend=backend, device=device).items()}
     values = read_parameter_file(params, '/policy') | changed
     conditions = crossed(
@@ -148,11 +166,21 @@ def _changes(given: Collection[str]) -> dict[str, Any]:
         name, is_there, value = item.partition('=')
         if not is_there or not name:
             raise Error(f"evaluate: --set '{item}', needed NAME=VALUE")
+        if name in changes:
+            raise Error(f'evaluate: --set gives {name} twice')
         try:
             changes[name] = yaml.safe_load(value)
         except yaml.YAMLError as fault:
             raise Error(f"evaluate: --set '{item}': the value is no YAML: {fault}") from None
     return changes
+
+
+def _refuse_twice(sets: Collection[str], options: Mapping[str, object]) -> None:
+    """One of two values for a parameter would be left out."""
+    for option in given(**options):
+        name = PARAMETERS[option]
+        if name in sets:
+            raise Error(f'evaluate: both --{option} and --set give {name}; leave one out')
 
 
 def _text(values: Mapping[str, object], name: str, default: str) -> str:

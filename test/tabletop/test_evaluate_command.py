@@ -47,6 +47,12 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp
         (['--first', '999999'], 'those of evaluation are 0 to 999999'),
         (['--set', 'seed'], "--set 'seed', needed NAME=VALUE"),
         (['--set', 'seed=['], 'is no YAML'),
+        (['--set', 'seed=1', '--set', 'seed=2'], '--set gives seed twice'),
+        (['--recipe', 'bf16', '--set', 'model.recipe=fp8'], 'both --recipe and --set give model.recipe'),
+        (['--steps', '3', '--set', 'model.denoise_steps=5'], 'both --steps and --set'),
+        (['--mode', 'skip', '--set', 'chunk.mode=rtc'], 'both --mode and --set give chunk.mode'),
+        (['--backend', 'cpu', '--set', 'model.backend=cuda'], 'both --backend and --set'),
+        (['--device', '0', '--set', 'model.device=1'], 'both --device and --set'),
         (['--set', 'control_rate_hz=fast'], 'control_rate_hz'),
         (['--set', 'chunk.mod=rtc'], 'chunk.mod is not a parameter of this node (nearest: chunk.mode)'),
         (
