@@ -63,8 +63,10 @@ class CudaProgram : public Program {
   void place_inputs();
   void clear_arena();
   void warm_up();
+  void decide_linears();
   void capture();
   Graph capture_run(When when);
+  double median_time(const Graph& graph) const;
   Matrix matrix_of(Value value, int iteration) const;
   // Valid rows by the lengths as they were last written; Error if they exceed a capacity.
   int64_t valid_rows(const ValueInfo& info) const;

@@ -4,6 +4,7 @@
 #include "backends/cuda/dispatch.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "kernels/add_norm.cuh"
 #include "kernels/embed.cuh"
@@ -62,9 +63,10 @@ Dispatch::Dispatch(const Plan& plan, const CudaWeights& weights, const DeviceInf
       keep_values_(keep_values),
       paired_(joinable_calls(plan)),
       choices_(plan.calls.size()),
+      keys_(plan.calls.size()),
       tuner_(tuner),
       kernels_(plan.calls.size()) {
-  choose_linears(tuner, stream);
+  choose_linears(stream);
 }
 
 // ---- binding
@@ -239,22 +241,55 @@ AttentionArgs Dispatch::attention_args(int call, int k) const {
 
 // ---- choosing
 
-void Dispatch::choose_linears(LinearTuner& tuner, const Stream& stream) {
+// Returns the workspace of the choice, or of what may be tried in its place.
+size_t Dispatch::choose_linear(int call, const LinearArgs& args, const Stream& stream) {
+  choices_[call] = tuner_.choose(args, stream);
+  keys_[call] = tuner_.key_of(args);
+  size_t bytes = tuner_.workspace_bytes(args, *choices_[call]);
+  for (const LinearChoice& choice : tuner_.contenders(keys_[call]))
+    bytes = std::max(bytes, tuner_.workspace_bytes(args, choice));
+  return bytes;
+}
+
+void Dispatch::choose_linears(const Stream& stream) {
   size_t bytes = 0;
   for (int call = 0; call < static_cast<int>(plan_.calls.size()); ++call) {
     const Op& op = plan_.calls[call].op;
     if (const auto* patch = std::get_if<PatchEmbed>(&op)) {
       const LinearArgs args = patch_linear_args(*patch, 0);
-      choices_[call] = tuner.choose(args, stream);
-      bytes = std::max(bytes, patch_bytes(args.x) + tuner.workspace_bytes(args, *choices_[call]));
+      bytes = std::max(bytes, patch_bytes(args.x) + choose_linear(call, args, stream));
     } else if (std::holds_alternative<Linear>(op)) {
-      paired_[call] = paired_[call] && tuner.has_fused(linear_args(call, 0, true));
-      const LinearArgs args = linear_args(call, 0, paired_[call]);
-      choices_[call] = tuner.choose(args, stream);
-      bytes = std::max(bytes, tuner.workspace_bytes(args, *choices_[call]));
+      paired_[call] = paired_[call] && tuner_.has_fused(linear_args(call, 0, true));
+      bytes = std::max(bytes, choose_linear(call, linear_args(call, 0, paired_[call]), stream));
     }
   }
   workspace_ = DeviceBuffer(bytes);
+}
+
+std::vector<Dispatch::OpenLinears> Dispatch::open_linears(When when) const {
+  std::map<std::string, OpenLinears> by_key;
+  for (const Stage& stage : plan_.stages) {
+    for (int call = stage.first; call < stage.last; ++call) {
+      const std::string& key = keys_[call];
+      if (tuner_.contenders(key).empty()) continue;
+      OpenLinears& open = by_key[key];
+      open.key = key;
+      open.calls.push_back(call);
+      if (stage.when == when) open.milliseconds += 1e-3 * stage.repeat * tuner_.microseconds(key);
+    }
+  }
+  std::vector<OpenLinears> all;
+  for (auto& [key, open] : by_key) {
+    if (open.milliseconds > 0) all.push_back(std::move(open));
+  }
+  return all;
+}
+
+void Dispatch::use(const LinearChoice& choice, const std::vector<int>& calls) {
+  for (const int call : calls) {
+    choices_[call] = choice;
+    kernels_[call].clear();
+  }
 }
 
 // ---- launching

@@ -40,6 +40,14 @@ class Dispatch {
   bool runs_with_next(int call) const { return paired_[call] && !keep_values_; }
   // Whether the first call of a pair writes its result.
   bool keeps_result(int call) const;
+  // Linears whose implementation the tuner left open, and some of which run at `when`.
+  struct OpenLinears {
+    std::string key;          // the name that the tuner has for them
+    std::vector<int> calls;   // all of the program
+    double milliseconds = 0;  // they take about as long when it runs
+  };
+  std::vector<OpenLinears> open_linears(When when) const;
+  void use(const LinearChoice& choice, const std::vector<int>& calls);
   // The kernels that ran last for this call; none if those of the call before did its work.
   const std::vector<std::string>& kernels(int call) const { return kernels_[call]; }
   size_t workspace_bytes() const { return workspace_.size(); }
@@ -56,7 +64,8 @@ class Dispatch {
   const float* number(Value value, int iteration) const;
   int settled_begin(int call) const;
   WeightView next_weight(int call) const;
-  void choose_linears(LinearTuner& tuner, const Stream& stream);
+  size_t choose_linear(int call, const LinearArgs& args, const Stream& stream);
+  void choose_linears(const Stream& stream);
 
   const char* run(const Resize& op, int call, int iteration, const Launch& launch) const;
   const char* run(const PatchEmbed& op, int call, int iteration, const Launch& launch) const;
@@ -78,6 +87,7 @@ class Dispatch {
   const bool keep_values_;
   std::vector<bool> paired_;  // per call: a kernel does it together with the next one
   std::vector<std::optional<LinearChoice>> choices_;  // per call: of linears and patch embeddings
+  std::vector<std::string> keys_;                     // per call: of linears, in the tuner
   LinearTuner& tuner_;
   DeviceBuffer workspace_;
   std::vector<std::vector<std::string>> kernels_;  // per call

@@ -20,9 +20,11 @@ constexpr std::chrono::milliseconds kBudget{600};  // per call; candidates come 
 constexpr int kMinLaunches = 8;                    // in a graph, which is what is timed
 constexpr int kReplays = 5;                        // of those that may win; the others run once
 constexpr double kMayWin = 1.25;                   // times the fastest of the first round
-constexpr double kTie = 0.98;                      // a later candidate has to be faster than this
-constexpr double kGenericFlops = 2e7;              // up to which the generic kernel may win
-constexpr uintptr_t kPlaceholder = 4096;           // an aligned address, for the absent x
+constexpr double kCloseBy = 1.12;                  // times the fastest: may win in a program
+constexpr int kMostContenders = 3;
+constexpr double kTie = 0.98;             // a later candidate has to be faster than this
+constexpr double kGenericFlops = 2e7;     // up to which the generic kernel may win
+constexpr uintptr_t kPlaceholder = 4096;  // an aligned address, for the absent x
 
 double flops(const LinearArgs& args) {
   return 2.0 * static_cast<double>(args.x.rows) * static_cast<double>(args.x.width) *
@@ -109,6 +111,22 @@ class LinearTuner::Contest {
   }
 
   double microseconds() const { return best()->report.microseconds; }
+  // The winner, and those that came close, the closest first.
+  std::vector<LinearChoice> contenders() const {
+    const double limit = kCloseBy * best()->report.microseconds;
+    std::vector<const Entrant*> close;
+    for (const Entrant& entrant : entrants_) {
+      if (&entrant != best() && !entrant.times.empty() && entrant.report.microseconds < limit)
+        close.push_back(&entrant);
+    }
+    std::sort(close.begin(), close.end(), [](const Entrant* a, const Entrant* b) {
+      return a->report.microseconds < b->report.microseconds;
+    });
+    close.resize(std::min<size_t>(close.size(), kMostContenders - 1));
+    std::vector<LinearChoice> choices{best()->choice};
+    for (const Entrant* entrant : close) choices.push_back(entrant->choice);
+    return choices;
+  }
   std::vector<LinearCandidate> candidates() const {
     std::vector<LinearCandidate> reports;
     for (const Entrant& entrant : entrants_) reports.push_back(entrant.report);
@@ -225,12 +243,28 @@ LinearChoice LinearTuner::choose(const LinearArgs& call, const Stream& stream) {
     throw Error(text("no implementation is left for ", key, reasons.str()));
   }
   report.chosen = describe(*winner);
+  if (contest.contenders().size() > 1) contenders_[key] = contest.contenders();
   store_.put(key, {.choice = name_of(*winner), .microseconds = contest.microseconds()});
   store_.save();
   return *winner;
 }
 
-// Everything that decides which kernels accept a call and how long they take.
+std::vector<LinearChoice> LinearTuner::contenders(const std::string& key) const {
+  const auto found = contenders_.find(key);
+  return found == contenders_.end() ? std::vector<LinearChoice>() : found->second;
+}
+
+void LinearTuner::decide(const std::string& key, const LinearChoice& choice) {
+  contenders_.erase(key);
+  store_.put(key, {.choice = name_of(choice), .microseconds = microseconds(key)});
+  store_.save();
+}
+
+double LinearTuner::microseconds(const std::string& key) const {
+  const TunedCall* tuned = store_.find(key);
+  return tuned ? tuned->microseconds : 0;
+}
+
 std::string LinearTuner::key_of(const LinearArgs& args) const {
   std::ostringstream key;
   const WeightView& w = args.weight;

@@ -4,6 +4,7 @@
 // LinearTuner: chooses which implementation computes each linear, by timing all that accept it.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,15 @@ class LinearTuner {
   // constants of a rotation matter; x may have no memory yet. Implementations whose result is wrong
   // are left out.
   LinearChoice choose(const LinearArgs& args, const Stream& stream);
+  // Everything that decides which kernels accept a call and how long they take: its name in the
+  // store.
+  std::string key_of(const LinearArgs& args) const;
+  // What came close to the fastest when this tuner timed the call by itself, that one first.
+  // Between other kernels another one may win: a program tries them in its place, and decides.
+  // Empty if nothing is open.
+  std::vector<LinearChoice> contenders(const std::string& key) const;
+  void decide(const std::string& key, const LinearChoice& choice);
+  double microseconds(const std::string& key) const;  // of one launch, when it was timed
   size_t workspace_bytes(const LinearArgs& args, const LinearChoice& choice) const {
     return cuda::workspace_bytes(args, choice);
   }
@@ -57,13 +67,13 @@ class LinearTuner {
 
  private:
   class Contest;
-  std::string key_of(const LinearArgs& args) const;
 
   const DeviceInfo device_;
   const BackendOptions options_;
   const LibraryGemm library_;
   TuningStore store_;
   std::vector<LinearReport> reports_;
+  std::map<std::string, std::vector<LinearChoice>> contenders_;  // by key
 };
 
 }  // namespace flashrt::cuda
