@@ -162,6 +162,13 @@ __device__ __forceinline__ void store_transposed(uint32_t address, const uint32_
       : "memory");
 }
 
+// The same without the transposition: row r of matrix m is written at the address of lane 8m + r.
+__device__ __forceinline__ void store_matrices(uint32_t address, const uint32_t (&m)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
+               : "memory");
+}
+
 // ---- warp-group matrix products: d += a b^T, a [64, 32 bytes], b [n, 32 bytes] in shared memory.
 // Lane l of warp w of the group holds d[16w + l/4 + 8h][8j + 2(l%4) + i] at d[4j + 2h + i].
 
@@ -290,25 +297,37 @@ FLASHRT_PRODUCTS(256,
                  "%128", "%129", "%130", FLASHRT_D32(0), FLASHRT_D32(32), FLASHRT_D32(64),
                  FLASHRT_D32(96))
 
-// d [64, n] += a b, a [64, 16] in registers, b [16, n] in shared memory with neighbouring columns
-// side by side. Lane 4 g + t of warp w holds of rows 16 w + g and 16 w + g + 8 columns 2t, 2t + 1,
-// then of both columns 2t + 8, 2t + 9.
-#define FLASHRT_ROW_PRODUCT(n, list, a_operands, b_operand, sum_operand, ...)                  \
-  __device__ __forceinline__ void add_product_of_rows(float(&d)[n / 2], const uint32_t(&a)[4], \
-                                                      uint64_t b, uint32_t is_sum) {           \
-    asm volatile(                                                                              \
-        "{\n"                                                                                  \
-        ".reg .pred p;\n"                                                                      \
-        "setp.ne.b32 p, " sum_operand                                                          \
-        ", 0;\n"                                                                               \
-        "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, {" a_operands    \
-        "}, " b_operand                                                                        \
-        ", p, 1, 1, 1;\n"                                                                      \
-        "}\n"                                                                                  \
-        : __VA_ARGS__                                                                          \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(is_sum));                    \
+// With a [64, 16] in registers: lane 4 g + t of warp w holds of rows 16 w + g and 16 w + g + 8
+// columns 2t, 2t + 1, then of both columns 2t + 8, 2t + 9. ..._of_rows: d [64, n] += a b, b [16, n]
+// in shared memory with neighbouring columns side by side. ..._of_columns: d += a b^T, b [n, 32
+// bytes].
+#define FLASHRT_REGISTER_PRODUCT(name, n, is_transposed, list, a_operands, b_operand, sum_operand, \
+                                 ...)                                                              \
+  __device__ __forceinline__ void name(float(&d)[n / 2], const uint32_t(&a)[4], uint64_t b,        \
+                                       uint32_t is_sum) {                                          \
+    asm volatile(                                                                                  \
+        "{\n"                                                                                      \
+        ".reg .pred p;\n"                                                                          \
+        "setp.ne.b32 p, " sum_operand                                                              \
+        ", 0;\n"                                                                                   \
+        "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, {" a_operands        \
+        "}, " b_operand ", p, 1, 1, " is_transposed                                                \
+        ";\n"                                                                                      \
+        "}\n"                                                                                      \
+        : __VA_ARGS__                                                                              \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(is_sum));                        \
   }
+#define FLASHRT_ROW_PRODUCT(n, ...) \
+  FLASHRT_REGISTER_PRODUCT(add_product_of_rows, n, "1", __VA_ARGS__)
+#define FLASHRT_COLUMN_PRODUCT(n, ...) \
+  FLASHRT_REGISTER_PRODUCT(add_product_of_columns, n, "0", __VA_ARGS__)
 
+FLASHRT_ROW_PRODUCT(40, FLASHRT_TEN() ", " FLASHRT_TEN(1), "%20, %21, %22, %23", "%24", "%25",
+                    FLASHRT_D8(0), FLASHRT_D8(8), FLASHRT_D4(16))
+FLASHRT_ROW_PRODUCT(56,
+                    FLASHRT_TEN() ", " FLASHRT_TEN(1) ", %20, %21, %22, %23, %24, %25, %26, %27",
+                    "%28, %29, %30, %31", "%32", "%33", FLASHRT_D8(0), FLASHRT_D8(8),
+                    FLASHRT_D8(16), FLASHRT_D4(24))
 FLASHRT_ROW_PRODUCT(
     72, FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", %30, %31, %32, %33, %34, %35",
     "%36, %37, %38, %39", "%40", "%41", FLASHRT_D32(0), FLASHRT_D4(32))
@@ -318,8 +337,22 @@ FLASHRT_ROW_PRODUCT(
         4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", " FLASHRT_TEN(7) ", " FLASHRT_TEN(8) ", " FLASHRT_TEN(9) ", " FLASHRT_TEN(10) ", " FLASHRT_TEN(11) ", %120, %121, %122, %123, %124, %125, %126, %127",
     "%128, %129, %130, %131", "%132", "%133", FLASHRT_D32(0), FLASHRT_D32(32), FLASHRT_D32(64),
     FLASHRT_D32(96))
+FLASHRT_COLUMN_PRODUCT(64, FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", %30, %31",
+                       "%32, %33, %34, %35", "%36", "%37", FLASHRT_D32(0))
+FLASHRT_COLUMN_PRODUCT(176,
+                       FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
+                           3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", " FLASHRT_TEN(7) ", %80, %81, %82, %83, %84, %85, %86, %87",
+                       "%88, %89, %90, %91", "%92", "%93", FLASHRT_D32(0), FLASHRT_D32(32),
+                       FLASHRT_D8(64), FLASHRT_D8(72), FLASHRT_D8(80))
+FLASHRT_COLUMN_PRODUCT(256,
+                       FLASHRT_TEN() ", " FLASHRT_TEN(1) ", " FLASHRT_TEN(2) ", " FLASHRT_TEN(
+                           3) ", " FLASHRT_TEN(4) ", " FLASHRT_TEN(5) ", " FLASHRT_TEN(6) ", " FLASHRT_TEN(7) ", " FLASHRT_TEN(8) ", " FLASHRT_TEN(9) ", " FLASHRT_TEN(10) ", " FLASHRT_TEN(11) ", %120, %121, %122, %123, %124, %125, %126, %127",
+                       "%128, %129, %130, %131", "%132", "%133", FLASHRT_D32(0), FLASHRT_D32(32),
+                       FLASHRT_D32(64), FLASHRT_D32(96))
 
+#undef FLASHRT_COLUMN_PRODUCT
 #undef FLASHRT_ROW_PRODUCT
+#undef FLASHRT_REGISTER_PRODUCT
 #undef FLASHRT_PRODUCTS
 #undef FLASHRT_PRODUCT
 #undef FLASHRT_D32
