@@ -124,21 +124,34 @@ __device__ __forceinline__ float inverse_of_sum(float sum) {
 }
 
 // Two columns as they are stored.
-__device__ __forceinline__ uint32_t packed(const bf16*, float first, float second, const Divisor&) {
+__device__ __forceinline__ uint32_t packed(bf16, float first, float second, const Divisor&) {
   return packed_bf16(first, second);
 }
-__device__ __forceinline__ uint16_t packed(const e4m3*, float first, float second,
+__device__ __forceinline__ uint16_t packed(e4m3, float first, float second,
                                            const Divisor& divisor) {
   return static_cast<uint16_t>(packed_e4m3(quotient(first, divisor), quotient(second, divisor)));
 }
 
-// Calls it with the address of y in its type.
-template <class F>
-__device__ __forceinline__ void with_type(const Matrix& y, const F& body) {
-  if (y.type == DType::kE4M3)
-    body(static_cast<e4m3*>(y.data));
-  else
-    body(static_cast<bf16*>(y.data));
+// Without a branch, so that it is fetched where nothing is stored.
+__device__ __forceinline__ void store_if(bool is_stored, std::byte* to, uint32_t x) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %2, 0;\n"
+      "@p st.global.u32 [%0], %1;\n"
+      "}\n" ::"l"(to),
+      "r"(x), "r"(static_cast<int>(is_stored))
+      : "memory");
+}
+__device__ __forceinline__ void store_if(bool is_stored, std::byte* to, uint16_t x) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %2, 0;\n"
+      "@p st.global.u16 [%0], %1;\n"
+      "}\n" ::"l"(to),
+      "h"(x), "r"(static_cast<int>(is_stored))
+      : "memory");
 }
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL
@@ -272,10 +285,15 @@ __global__ void __launch_bounds__(kThreads)
   // What follows x runs twice: first with nothing to store, while there is time, so that its
   // instructions and parameters are in the caches when they are waited for.
   const int row = first_row + warp * kWarpRows + lane_row;
-  int64_t y_at[kHalves];
+  // Of y. Worked out here, and not where they are needed.
+  const auto y_bytes = static_cast<int64_t>(a.y.type == DType::kE4M3 ? sizeof(e4m3) : sizeof(bf16));
+  std::byte* y_at[kHalves];
 #pragma unroll
-  for (int h = 0; h < kHalves; ++h)
-    y_at[h] = (row + 8 * h) * a.y.stride + head * kHeadDim + lane_column;
+  for (int h = 0; h < kHalves; ++h) {
+    const int64_t element = (row + 8 * h) * a.y.stride + head * kHeadDim + lane_column;
+    y_at[h] = static_cast<std::byte*>(a.y.data) + element * y_bytes;
+    asm volatile("" : "+l"(y_at[h]));
+  }
   int valid = 0;
   float projected_sums[kHeadDim / 2] = {};
 #pragma unroll 1
@@ -420,25 +438,21 @@ __global__ void __launch_bounds__(kThreads)
     float inverse[kHalves];
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) inverse[h] = inverse_of_sum(sums[kHeadDim / 2 + 2 * h]);
-    with_type(a.y, [&](auto* y) {
-      // All of them before the first branch.
-      decltype(packed(y, 0, 0, args.divisor)) pairs[kHalves][kTiles];
+    const auto store_as = [&](auto type) {
 #pragma unroll
       for (int h = 0; h < kHalves; ++h) {
 #pragma unroll
         for (int c = 0; c < kTiles; ++c) {
           const float* s = sums + 4 * c + 2 * h;
-          pairs[h][c] = packed(y, s[0] * inverse[h], s[1] * inverse[h], args.divisor);
+          store_if(row + 8 * h < valid, y_at[h] + c * 8 * sizeof(type),
+                   packed(type, s[0] * inverse[h], s[1] * inverse[h], args.divisor));
         }
       }
-#pragma unroll
-      for (int h = 0; h < kHalves; ++h) {
-        if (row + 8 * h >= valid) break;
-        auto* const to = reinterpret_cast<decltype(&pairs[0][0])>(y + y_at[h]);
-#pragma unroll
-        for (int c = 0; c < kTiles; ++c) to[c * 4] = pairs[h][c];
-      }
-    });
+    };
+    if (a.y.type == DType::kE4M3)
+      store_as(e4m3());
+    else
+      store_as(bf16());
     if (!is_rehearsal) break;
   }
 #endif
