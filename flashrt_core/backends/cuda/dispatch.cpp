@@ -33,8 +33,14 @@ size_t patch_bytes(const Matrix& patches) {
 
 bool is_joinable(const Plan& plan, const Call& first, const Call& second) {
   const auto* linear = std::get_if<Linear>(&first.op);
-  if (!linear || plan[linear->y].kind != Kind::kLocal || reader_count(plan, linear->y) != 1)
-    return false;
+  if (!linear || plan[linear->y].kind != Kind::kLocal) return false;
+  const int readers = reader_count(plan, linear->y);
+  if (const auto* op = std::get_if<Attention>(&second.op)) {
+    // It reads q, or as columns q, k and v.
+    const bool has_keys = plan.storage_of(op->k) == linear->y;
+    return plan.storage_of(op->q) == linear->y && readers == (has_keys ? 3 : 1);
+  }
+  if (readers != 1) return false;
   if (const auto* op = std::get_if<Glu>(&second.op)) return op->gate_up == linear->y;
   if (const auto* op = std::get_if<QkvRope>(&second.op)) return op->qkv == linear->y;
   if (const auto* op = std::get_if<EulerStep>(&second.op))
@@ -153,6 +159,20 @@ LinearArgs Dispatch::linear_args(int call, int k, bool with_next) const {
   return args;
 }
 
+bool Dispatch::is_projection(int call) const {
+  return paired_[call] && std::holds_alternative<Attention>(plan_.calls[call + 1].op);
+}
+
+ProjectedAttentionArgs Dispatch::projected_attention_args(int call, int k) const {
+  const auto& op = std::get<Attention>(plan_.calls[call + 1].op);
+  ProjectedAttentionArgs args{
+      .projection = linear_args(call, k, false),
+      .attention = attention_args(call + 1, k),
+      .has_keys = plan_.storage_of(op.k) == std::get<Linear>(plan_.calls[call].op).y};
+  args.projection.y.data = nullptr;
+  return args;
+}
+
 // Of the linear behind this one in its stage; where the stage is repeated, of its first one behind
 // the last one: in vain after the last time. What follows a stage may be another run of the
 // program.
@@ -259,8 +279,14 @@ void Dispatch::choose_linears(const Stream& stream) {
       const LinearArgs args = patch_linear_args(*patch, 0);
       bytes = std::max(bytes, patch_bytes(args.x) + choose_linear(call, args, stream));
     } else if (std::holds_alternative<Linear>(op)) {
-      paired_[call] = paired_[call] && tuner_.has_fused(linear_args(call, 0, true));
-      bytes = std::max(bytes, choose_linear(call, linear_args(call, 0, paired_[call]), stream));
+      if (is_projection(call)) {
+        paired_[call] = tuner_.accepts(projected_attention_args(call, 0));
+        if (runs_with_next(call)) continue;  // there is one kernel for it
+      } else {
+        paired_[call] = paired_[call] && tuner_.has_fused(linear_args(call, 0, true));
+      }
+      const bool with_next = paired_[call] && !is_projection(call);
+      bytes = std::max(bytes, choose_linear(call, linear_args(call, 0, with_next), stream));
     }
   }
   workspace_ = DeviceBuffer(bytes);
@@ -360,8 +386,10 @@ const char* Dispatch::run(const AddNorm& op, int, int k, const Launch& launch) c
 }
 
 const char* Dispatch::run(const Linear&, int call, int k, const Launch& launch) const {
-  return tuner_.run(linear_args(call, k, runs_with_next(call)), *choices_[call], workspace_.data(),
-                    launch);
+  if (is_projection(call) && runs_with_next(call))
+    return projected_attention(projected_attention_args(call, k), launch);
+  const bool with_next = runs_with_next(call);
+  return tuner_.run(linear_args(call, k, with_next), *choices_[call], workspace_.data(), launch);
 }
 
 const char* Dispatch::run(const QkvRope& op, int, int k, const Launch& launch) const {

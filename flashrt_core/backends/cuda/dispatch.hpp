@@ -17,11 +17,12 @@
 #include "backends/cuda/linear_tuner.hpp"
 #include "kernels/attention.cuh"
 #include "kernels/linear.cuh"
+#include "kernels/projected_attention.cuh"
 
 namespace flashrt::cuda {
 
 // Calls i for which call i + 1 may be done by the same kernel, judged by the plan alone: a linear
-// and the glu, qkv_rope or unguided euler_step that alone reads it.
+// and the glu, qkv_rope, attention or unguided euler_step that alone reads it.
 std::vector<bool> joinable_calls(const Plan& plan);
 
 class Dispatch {
@@ -29,8 +30,8 @@ class Dispatch {
   // Where an operand lies in an iteration of its stage.
   using MatrixOf = std::function<Matrix(Value value, int iteration)>;
 
-  // keep_values: every call runs alone, by the kernels that the pairs would use, so that results
-  // have the same bits.
+  // keep_values: every call runs alone, a linear by the kernel that the pair would use, so that
+  // results have the same bits (but those of attention, which adds up in another order then).
   Dispatch(const Plan& plan, const CudaWeights& weights, const DeviceInfo& device,
            MatrixOf matrix_of, bool keep_values, LinearTuner& tuner, const Stream& stream);
 
@@ -55,6 +56,7 @@ class Dispatch {
 
  private:
   LinearArgs linear_args(int call, int iteration, bool with_next) const;
+  ProjectedAttentionArgs projected_attention_args(int call, int iteration) const;
   LinearArgs patch_linear_args(const PatchEmbed& op, int iteration) const;
   QkvRopeArgs rope_args(const QkvRope& op, int iteration) const;
   AttentionArgs attention_args(int call, int iteration) const;
@@ -64,6 +66,7 @@ class Dispatch {
   const float* number(Value value, int iteration) const;
   int settled_begin(int call) const;
   WeightView next_weight(int call) const;
+  bool is_projection(int call) const;  // of a pair with an attention
   size_t choose_linear(int call, const LinearArgs& args, const Stream& stream);
   void choose_linears(const Stream& stream);
 

@@ -219,6 +219,12 @@ std::string LinearTuner::library_version() const {
   return text("cuBLASLt ", version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
+// It accumulates as linears are to.
+bool LinearTuner::accepts(const ProjectedAttentionArgs& args) const {
+  const bool is_fast = args.projection.x.type == DType::kE4M3;
+  return (!is_fast || library_.fast_accumulation()) && projected_attention_accepts(args, device_);
+}
+
 LinearChoice LinearTuner::choose(const LinearArgs& call, const Stream& stream) {
   LinearArgs args = call;
   if (!args.x) args.x.data = reinterpret_cast<void*>(kPlaceholder);

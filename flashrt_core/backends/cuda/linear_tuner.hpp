@@ -13,6 +13,7 @@
 #include "backends/cuda/library_gemm.hpp"
 #include "backends/cuda/linear_choice.hpp"
 #include "backends/cuda/tuning_store.hpp"
+#include "kernels/projected_attention.cuh"
 
 namespace flashrt::cuda {
 
@@ -38,6 +39,8 @@ class LinearTuner {
   // Whether the linear and the operation that follows it are better done at once: a fast kernel
   // does.
   bool has_fused(const LinearArgs& args) const { return has_fused_linear(args, library_, device_); }
+  // The same for an attention; there is one kernel, so nothing is timed.
+  bool accepts(const ProjectedAttentionArgs& args) const;
   // From the store, or by timing candidates on operands made for it, which takes memory and up to
   // about a second, and waits for the stream. Of the args only shapes, types, alignments and the
   // constants of a rotation matter; x may have no memory yet. Implementations whose result is wrong
