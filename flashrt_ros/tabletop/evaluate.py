@@ -20,12 +20,13 @@ from flashrt_ros.tabletop.tasks import KINDS
 
 NOT_ENOUGH, INTERRUPTED = 1, 130  # exit codes
 ESTIMATORS = get_args(Estimator)
-PARAMETERS = {  # that options have in their hands
+PARAMETERS = {  # that options set
     'recipe': 'model.recipe',
     'steps': 'model.denoise_steps',
     'mode': 'chunk.mode',
     'backend': 'model.backend',
     'device': 'model.device',
+    'threads': 'model.threads',
 }
 
 Item = TypeVar('Item')
@@ -75,7 +76,9 @@ def run(
     ] = None,
     backend: Annotated[str | None, typer.Option(help='cpu or cuda; else what the parameters say.')] = None,
     device: Annotated[int | None, typer.Option(min=0, max=INT_MAX, help='Index of the GPU.')] = None,
-    threads: Annotated[int, typer.Option(min=0, max=INT_MAX, help='Of each model; 0: one per core.')] = 1,
+    threads: Annotated[
+        int | None, typer.Option(min=0, max=INT_MAX, help='Of each model, 0: one per core; else 1.')
+    ] = None,
     workers: Annotated[
         int, typer.Option(min=0, help='Processes that play episodes, 0: one per core; changes no result.')
     ] = 0,
@@ -99,10 +102,14 @@ def run(
             'mode': mode,
             'backend': backend,
             'device': device,
+            'threads': threads,
         },
     )
-    changed = {'model.threads': threads, **sets}
-    changed |= {f'model.{name}': value for name, value in given(backend=backend, device=device).items()}
+    changed = {'model.threads': 1, **sets}
+    changed |= {
+        PARAMETERS[name]: value
+        for name, value in given(backend=backend, device=device, threads=threads).items()
+    }
     values = read_parameter_file(params, '/policy') | changed
     conditions = crossed(
         [(one, '') for one in _listed('recipe', recipe or _text(values, 'model.recipe', 'f32'))],

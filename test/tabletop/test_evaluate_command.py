@@ -53,6 +53,7 @@ def evaluate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp
         (['--mode', 'skip', '--set', 'chunk.mode=rtc'], 'both --mode and --set give chunk.mode'),
         (['--backend', 'cpu', '--set', 'model.backend=cuda'], 'both --backend and --set'),
         (['--device', '0', '--set', 'model.device=1'], 'both --device and --set'),
+        (['--threads', '4', '--set', 'model.threads=2'], 'both --threads and --set'),
         (['--set', 'control_rate_hz=fast'], 'control_rate_hz'),
         (['--set', 'chunk.mod=rtc'], 'chunk.mod is not a parameter of this node (nearest: chunk.mode)'),
         (
