@@ -4,7 +4,7 @@
 // projected_attention for up to 64 rows on sm_90: q = x Wq^T + bias, and attention of q over keys
 // and values in memory; or q|k|v = x W^T + bias, and attention of the rows among themselves.
 //
-// Layout    x: [T <= 64, D], W: [H*E or 3*H*E, D], e4m3, rows of an even number of blocks of 128
+// Layout    x: [T <= 64, D], W: [H*E or 3*H*E, D], e4m3, rows of whole blocks of 128
 //           bytes. Heads of 32 or 48, each with keys of its own, in bf16: up to 256 in memory; no
 //           mask. y: bf16 or e4m3.
 // Work      a block has a head and 32 rows. One warp asks for all of W before the kernel ahead has

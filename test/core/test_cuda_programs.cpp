@@ -197,10 +197,11 @@ TEST_P(CudaGroot, ReplaysHaveTheBitsOfDirectLaunches) {
   }
 }
 
-// A projection that attends at once adds up in another order than the two calls, so in the recipe
-// that has some, values may be rounded the other way, as between the backends.
-TEST_P(CudaGroot, PairedCallsAreSeparateOnes) {
-  const bool has_projections = std::string(GetParam()) == "fp8";
+// A projection that attends at once adds up in another order than the two calls, whose linear may
+// be any; so in the recipe that has some, values may be rounded the other way, as between backends.
+TEST_P(CudaGroot, PairedCallsAgreeWithSeparateOnes) {
+  const bool has_projections =
+      std::string(GetParam()) == "fp8" && cuda::test_device().info->compute_capability() == 90;
   for (const int horizon : {16, 50}) {
     const RealLayers layers = groot(horizon);
     const auto paired = layers.compile(*backend_, {.poison = true});

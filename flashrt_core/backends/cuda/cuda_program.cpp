@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <map>
+#include <span>
 #include <string>
 
 #include "base/convert.hpp"
@@ -54,7 +56,7 @@ CudaProgram::CudaProgram(Plan plan, std::shared_ptr<const CudaWeights> weights,
       [this](Value value, int iteration) { return matrix_of(value, iteration); }, keeps_values_,
       *context_->tuner, stream_);
   warm_up();
-  if (!keeps_values_) decide_linears();
+  decide_linears();
   capture();
   clear_arena();
 }
@@ -103,30 +105,58 @@ double CudaProgram::median_time(const Graph& graph) const {
   return times[kReplays / 2];
 }
 
-// Of the linears that the tuner has just timed by themselves, several implementations are about as
-// fast. Here, between the other kernels, one after the other is tried for all linears of a shape.
-void CudaProgram::decide_linears() {
-  const auto open = dispatch_->open_linears(When::kInfer);
-  if (open.empty()) return;
-  const auto time_inference = [&] {
+// All rows are valid, as when linears are timed by themselves.
+void CudaProgram::fill_lengths() {
+  for (const ValueInfo& info : plan_.values) {
+    if (!info.rows.length) continue;
+    const auto length = static_cast<int32_t>(info.rows.capacity - info.rows.base);
+    check(cudaMemcpyAsync(matrix_of(info.rows.length, 0).data, &length, sizeof(length),
+                          cudaMemcpyHostToDevice, stream_.get()),
+          "writing a length");
+    stream_.synchronize();
+  }
+}
+
+// The median time of an inference, infinity if it cannot run.
+double CudaProgram::try_inference() {
+  try {
     launch_all(When::kInfer);  // loads code
     const Graph graph = capture_run(When::kInfer);
     graph.launch(stream_);  // the first launch of a graph takes longer
     return median_time(graph);
-  };
-  double shortest = time_inference();
+  } catch (const Error&) {
+    cudaGetLastError();
+    return std::numeric_limits<double>::infinity();
+  }
+}
+
+// Of the linears that were timed by themselves, several implementations are about as fast. Here,
+// between the other kernels, one after the other is tried for all linears of a shape.
+void CudaProgram::decide_linears() {
+  const auto open = dispatch_->open_linears();
+  if (open.empty()) return;
+  LinearTuner& tuner = *context_->tuner;
+  if (keeps_values_ || context_->options.captures == 0) {  // its calls do not run as they will
+    for (const auto& linears : open) tuner.close(linears.key);
+    return;
+  }
+  fill_lengths();
+  const double whole = try_inference();
   for (const auto& [key, calls, milliseconds] : open) {
-    std::vector<LinearChoice> choices = context_->tuner->contenders(key);
-    if (milliseconds < kWorthTrying * shortest) choices.resize(1);
+    std::vector<LinearChoice> choices = tuner.find_open(key)->choices;
+    if (milliseconds < kWorthTrying * whole) choices.resize(1);
     const LinearChoice* best = &choices.front();
+    double shortest = choices.size() > 1 ? kTie * try_inference() : 0;  // clocks drift
     for (const LinearChoice& choice : std::span(choices).subspan(1)) {
       dispatch_->use(choice, calls);
-      const double time = time_inference();
-      if (time < kTie * shortest) shortest = time, best = &choice;
+      const double time = try_inference();
+      if (time < shortest) shortest = time, best = &choice;
     }
     dispatch_->use(*best, calls);
-    context_->tuner->decide(key, *best);
+    tuner.decide(key, *best);
   }
+  clear_arena();
+  warm_up();  // as it will run
 }
 
 // Two recordings of the same launches may differ in speed by how the driver lays them out, so the

@@ -63,6 +63,8 @@ class CudaProgram : public Program {
   void place_inputs();
   void clear_arena();
   void warm_up();
+  void fill_lengths();
+  double try_inference();
   void decide_linears();
   void capture();
   Graph capture_run(When when);

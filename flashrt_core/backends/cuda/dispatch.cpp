@@ -31,14 +31,23 @@ size_t patch_bytes(const Matrix& patches) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Whether a value is this third of the columns of another one: q, k or v side by side.
+bool is_third(const Plan& plan, Value value, Value whole, int third) {
+  const ValueInfo &part = plan[value], &all = plan[whole];
+  return plan.storage_of(value) == whole && part.kind == Kind::kView && part.step_stride == 0 &&
+         3 * part.shape.width() == all.shape.width() && part.shape.rows() == all.shape.rows() &&
+         part.row_stride == all.shape.width() && part.offset == third * part.shape.width();
+}
+
 bool is_joinable(const Plan& plan, const Call& first, const Call& second) {
   const auto* linear = std::get_if<Linear>(&first.op);
   if (!linear || plan[linear->y].kind != Kind::kLocal) return false;
   const int readers = reader_count(plan, linear->y);
   if (const auto* op = std::get_if<Attention>(&second.op)) {
-    // It reads q, or as columns q, k and v.
     const bool has_keys = plan.storage_of(op->k) == linear->y;
-    return plan.storage_of(op->q) == linear->y && readers == (has_keys ? 3 : 1);
+    if (!has_keys) return op->q == linear->y && readers == 1;
+    return readers == 3 && is_third(plan, op->q, linear->y, 0) &&
+           is_third(plan, op->k, linear->y, 1) && is_third(plan, op->v, linear->y, 2);
   }
   if (readers != 1) return false;
   if (const auto* op = std::get_if<Glu>(&second.op)) return op->gate_up == linear->y;
@@ -93,7 +102,6 @@ const float* Dispatch::number(Value value, int iteration) const {
   return static_cast<const float*>(matrix_of_(value, iteration).data);
 }
 
-// Inputs are there before the first launch of a program.
 // Inputs are written before the first launch of a run, which is not dependent.
 bool Dispatch::is_settled(Value number) const {
   return !number || plan_[number].kind == Kind::kInput;
@@ -169,7 +177,8 @@ ProjectedAttentionArgs Dispatch::projected_attention_args(int call, int k) const
       .projection = linear_args(call, k, false),
       .attention = attention_args(call + 1, k),
       .has_keys = plan_.storage_of(op.k) == std::get<Linear>(plan_.calls[call].op).y};
-  args.projection.y.data = nullptr;
+  args.projection.y.data = args.attention.q.data = nullptr;
+  if (args.has_keys) args.attention.k.data = args.attention.v.data = nullptr;
   return args;
 }
 
@@ -266,8 +275,10 @@ size_t Dispatch::choose_linear(int call, const LinearArgs& args, const Stream& s
   choices_[call] = tuner_.choose(args, stream);
   keys_[call] = tuner_.key_of(args);
   size_t bytes = tuner_.workspace_bytes(args, *choices_[call]);
-  for (const LinearChoice& choice : tuner_.contenders(keys_[call]))
-    bytes = std::max(bytes, tuner_.workspace_bytes(args, choice));
+  if (const LinearTuner::Open* open = tuner_.find_open(keys_[call])) {
+    for (const LinearChoice& choice : open->choices)
+      bytes = std::max(bytes, tuner_.workspace_bytes(args, choice));
+  }
   return bytes;
 }
 
@@ -292,22 +303,21 @@ void Dispatch::choose_linears(const Stream& stream) {
   workspace_ = DeviceBuffer(bytes);
 }
 
-std::vector<Dispatch::OpenLinears> Dispatch::open_linears(When when) const {
+std::vector<Dispatch::OpenLinears> Dispatch::open_linears() const {
   std::map<std::string, OpenLinears> by_key;
   for (const Stage& stage : plan_.stages) {
     for (int call = stage.first; call < stage.last; ++call) {
-      const std::string& key = keys_[call];
-      if (tuner_.contenders(key).empty()) continue;
-      OpenLinears& open = by_key[key];
-      open.key = key;
+      const LinearTuner::Open* tuned = tuner_.find_open(keys_[call]);
+      if (!tuned) continue;
+      OpenLinears& open = by_key[keys_[call]];
+      open.key = keys_[call];
       open.calls.push_back(call);
-      if (stage.when == when) open.milliseconds += 1e-3 * stage.repeat * tuner_.microseconds(key);
+      if (stage.when == When::kInfer)
+        open.milliseconds += 1e-3 * stage.repeat * tuned->microseconds;
     }
   }
   std::vector<OpenLinears> all;
-  for (auto& [key, open] : by_key) {
-    if (open.milliseconds > 0) all.push_back(std::move(open));
-  }
+  for (auto& [key, open] : by_key) all.push_back(std::move(open));
   return all;
 }
 

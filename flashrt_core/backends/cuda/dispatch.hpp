@@ -31,7 +31,8 @@ class Dispatch {
   using MatrixOf = std::function<Matrix(Value value, int iteration)>;
 
   // keep_values: every call runs alone, a linear by the kernel that the pair would use, so that
-  // results have the same bits (but those of attention, which adds up in another order then).
+  // results have the same bits. Only a linear and the attention that reads it have kernels of their
+  // own then, which add up in another order.
   Dispatch(const Plan& plan, const CudaWeights& weights, const DeviceInfo& device,
            MatrixOf matrix_of, bool keep_values, LinearTuner& tuner, const Stream& stream);
 
@@ -41,13 +42,13 @@ class Dispatch {
   bool runs_with_next(int call) const { return paired_[call] && !keep_values_; }
   // Whether the first call of a pair writes its result.
   bool keeps_result(int call) const;
-  // Linears whose implementation the tuner left open, and some of which run at `when`.
+  // Linears of the program whose implementation the tuner left open.
   struct OpenLinears {
-    std::string key;          // the name that the tuner has for them
-    std::vector<int> calls;   // all of the program
-    double milliseconds = 0;  // they take about as long when it runs
+    std::string key;  // the name that the tuner has for them
+    std::vector<int> calls;
+    double milliseconds = 0;  // they take about as long in an inference
   };
-  std::vector<OpenLinears> open_linears(When when) const;
+  std::vector<OpenLinears> open_linears() const;
   void use(const LinearChoice& choice, const std::vector<int>& calls);
   // The kernels that ran last for this call; none if those of the call before did its work.
   const std::vector<std::string>& kernels(int call) const { return kernels_[call]; }

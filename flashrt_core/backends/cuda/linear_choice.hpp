@@ -16,7 +16,7 @@
 namespace flashrt::cuda {
 
 // Raised when kernels of linear change in a way that may change which is the fastest.
-inline constexpr int kLinearKernelsVersion = 6;
+inline constexpr int kLinearKernelsVersion = 7;
 
 struct LinearChoice {
   enum class Family { kWgmma, kStream, kSkinny, kFloat32, kLibrary, kGeneric };

@@ -225,10 +225,19 @@ bool LinearTuner::accepts(const ProjectedAttentionArgs& args) const {
   return (!is_fast || library_.fast_accumulation()) && projected_attention_accepts(args, device_);
 }
 
-LinearChoice LinearTuner::choose(const LinearArgs& call, const Stream& stream) {
-  LinearArgs args = call;
+namespace {
+
+LinearArgs with_memory(LinearArgs args) {
   if (!args.x) args.x.data = reinterpret_cast<void*>(kPlaceholder);
+  return args;
+}
+
+}  // namespace
+
+LinearChoice LinearTuner::choose(const LinearArgs& call, const Stream& stream) {
+  const LinearArgs args = with_memory(call);
   const std::string key = key_of(args);
+  if (const auto open = open_.find(key); open != open_.end()) return open->second.choices.front();
   if (const TunedCall* tuned = store_.find(key)) {
     if (const auto choice = restore_linear_choice(tuned->choice, args, library_, device_))
       return *choice;
@@ -249,29 +258,30 @@ LinearChoice LinearTuner::choose(const LinearArgs& call, const Stream& stream) {
     throw Error(text("no implementation is left for ", key, reasons.str()));
   }
   report.chosen = describe(*winner);
-  if (contest.contenders().size() > 1) contenders_[key] = contest.contenders();
-  store_.put(key, {.choice = name_of(*winner), .microseconds = contest.microseconds()});
-  store_.save();
-  return *winner;
+  const LinearChoice chosen = *winner;
+  open_[key] = {.choices = contest.contenders(), .microseconds = contest.microseconds()};
+  if (open_[key].choices.size() == 1) decide(key, chosen);
+  return chosen;
 }
 
-std::vector<LinearChoice> LinearTuner::contenders(const std::string& key) const {
-  const auto found = contenders_.find(key);
-  return found == contenders_.end() ? std::vector<LinearChoice>() : found->second;
+const LinearTuner::Open* LinearTuner::find_open(const std::string& key) const {
+  const auto found = open_.find(key);
+  return found == open_.end() || closed_.contains(key) ? nullptr : &found->second;
 }
 
 void LinearTuner::decide(const std::string& key, const LinearChoice& choice) {
-  contenders_.erase(key);
-  store_.put(key, {.choice = name_of(choice), .microseconds = microseconds(key)});
+  const auto open = open_.find(key);
+  FLASHRT_CHECK(open != open_.end(), "nothing is open for ", key);
+  store_.put(key, {.choice = name_of(choice), .microseconds = open->second.microseconds});
   store_.save();
+  for (LinearReport& report : reports_) {
+    if (report.call == key) report.chosen = describe(choice);
+  }
+  open_.erase(open);
 }
 
-double LinearTuner::microseconds(const std::string& key) const {
-  const TunedCall* tuned = store_.find(key);
-  return tuned ? tuned->microseconds : 0;
-}
-
-std::string LinearTuner::key_of(const LinearArgs& args) const {
+std::string LinearTuner::key_of(const LinearArgs& call) const {
+  const LinearArgs args = with_memory(call);
   std::ostringstream key;
   const WeightView& w = args.weight;
   key << "linear [" << args.x.rows << ", " << args.x.width << "] " << args.x.type << " x ["

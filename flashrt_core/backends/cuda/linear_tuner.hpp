@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,12 +50,18 @@ class LinearTuner {
   // Everything that decides which kernels accept a call and how long they take: its name in the
   // store.
   std::string key_of(const LinearArgs& args) const;
-  // What came close to the fastest when this tuner timed the call by itself, that one first.
-  // Between other kernels another one may win: a program tries them in its place, and decides.
-  // Empty if nothing is open.
-  std::vector<LinearChoice> contenders(const std::string& key) const;
+  // A call that this tuner timed by itself stays open where others came close to the fastest:
+  // between other kernels one of these may win. The first program that runs it finds out and
+  // decides, and only then is the choice kept in the file.
+  struct Open {
+    std::vector<LinearChoice> choices;  // the fastest one first, which runs meanwhile
+    double microseconds = 0;            // of one launch of it
+  };
+  // Null: nothing is open.
+  const Open* find_open(const std::string& key) const;
   void decide(const std::string& key, const LinearChoice& choice);
-  double microseconds(const std::string& key) const;  // of one launch, when it was timed
+  // What runs now stays, for as long as this tuner lives: another process may still decide.
+  void close(const std::string& key) { closed_.insert(key); }
   size_t workspace_bytes(const LinearArgs& args, const LinearChoice& choice) const {
     return cuda::workspace_bytes(args, choice);
   }
@@ -76,7 +83,8 @@ class LinearTuner {
   const LibraryGemm library_;
   TuningStore store_;
   std::vector<LinearReport> reports_;
-  std::map<std::string, std::vector<LinearChoice>> contenders_;  // by key
+  std::map<std::string, Open> open_;  // by key
+  std::set<std::string> closed_;      // of these
 };
 
 }  // namespace flashrt::cuda
