@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <set>
 
@@ -22,6 +23,8 @@ using Route = LibraryChoice::Route;
 
 // The scratch operands take only presence and alignment from an address.
 void* const kSomewhere = reinterpret_cast<void*>(uintptr_t{4096});
+
+constexpr int kPairHeadDim = 64;  // of heads that follow a linear
 
 Matrix matrix(int64_t rows, int64_t width, DType type) {
   return {.data = kSomewhere, .type = type, .rows = rows, .width = width, .stride = width};
@@ -93,11 +96,11 @@ LinearArgs with_glu(LinearArgs args, DType y) {
 }
 
 LinearArgs with_rope(LinearArgs args) {
-  constexpr int kHeads = 2, kHeadDim = 64;
+  constexpr int kHeads = 2;
   args.y.data = nullptr;
-  args.rope = QkvRopeArgs{.qkv = args.y, .heads = kHeads, .kv_heads = 1, .head_dim = kHeadDim};
-  args.rope->q = matrix(args.y.rows, kHeads * kHeadDim, DType::kBF16);
-  args.rope->k = args.rope->v = matrix(args.y.rows, kHeadDim, DType::kBF16);
+  args.rope = QkvRopeArgs{.qkv = args.y, .heads = kHeads, .kv_heads = 1, .head_dim = kPairHeadDim};
+  args.rope->q = matrix(args.y.rows, kHeads * kPairHeadDim, DType::kBF16);
+  args.rope->k = args.rope->v = matrix(args.y.rows, kPairHeadDim, DType::kBF16);
   return args;
 }
 
@@ -245,7 +248,62 @@ TEST_F(LinearTunerTest, EveryImplementationGivesTheResultOfTheGenericKernel) {
   }
 }
 
-// With what they do as well, which the library does not. Every configuration takes part.
+// The rotations of a head, fewer than there are rows: those of the others are computed.
+class Rotations {
+ public:
+  explicit Rotations(int head_dim) : memory_((kPositions + 1) * head_dim * sizeof(float)) {
+    const int half = head_dim / 2;
+    std::vector<float> table((kPositions + 1) * head_dim);
+    for (int j = 0; j < half; ++j) {
+      const float frequency = std::pow(10000.0f, -static_cast<float>(j) / static_cast<float>(half));
+      table[kPositions * head_dim + j] = frequency;
+      for (int position = 0; position < kPositions; ++position) {
+        const double angle = static_cast<float>(position) * frequency;
+        table[position * head_dim + j] = static_cast<float>(std::cos(angle));
+        table[position * head_dim + half + j] = static_cast<float>(std::sin(angle));
+      }
+    }
+    check(cudaMemcpy(memory_.data(), table.data(), memory_.size(), cudaMemcpyHostToDevice),
+          "uploading rotations");
+    view_ = {.table = memory_.as<const float>(),
+             .inverse_frequencies = memory_.as<const float>() + kPositions * head_dim,
+             .positions = kPositions};
+  }
+
+  const RopeTableView& view() const { return view_; }
+
+ private:
+  static constexpr int kPositions = 24;
+  DeviceBuffer memory_;
+  RopeTableView view_;
+};
+
+// The linear of a pair by itself, y in memory of its own, and then the operation that follows.
+void run_apart(const LinearArgs& pair, const LinearChoice& choice, const LibraryGemm& library,
+               const Launch& launch) {
+  LinearArgs alone = pair;
+  alone.glu.reset();
+  alone.rope.reset();
+  alone.euler.reset();
+  DeviceBuffer kept(pair.y.rows * pair.y.stride * size_of(pair.y.type));
+  if (!pair.euler) alone.y.data = kept.data();
+  run_linear(alone, choice, library, nullptr, launch);
+  if (pair.glu) {
+    GluArgs next = *pair.glu;
+    next.gate_up = alone.y;
+    glu(next, launch);
+  } else if (pair.rope) {
+    QkvRopeArgs next = *pair.rope;
+    next.qkv = alone.y;
+    qkv_rope(next, launch);
+  } else if (pair.euler) {
+    euler_step(*pair.euler, launch);
+  }
+  check(cudaStreamSynchronize(launch.stream), "running a pair apart");
+}
+
+// With what they do as well, which the library does not, and with the bits of the operations one
+// after the other. Every configuration takes part.
 TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
   // Much for every block, less than a share for each of them, and rows that do not touch each
   // other. Each ends where its memory ends.
@@ -260,8 +318,16 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
   const DeviceBuffer large(1 << 22), row(4080), padded(2 * 64 + 48);
   const std::array next_weights{weight_of(large, 1 << 12, 1 << 10), weight_of(row, 1, 4080),
                                 weight_of(padded, 3, 64)};
-  std::set<std::string> seen;
+  const Launch launch{.stream = stream_->get(), .device = &device_};
+  const Rotations rotations(kPairHeadDim);
+  std::vector<LinearArgs> cases = calls();
   for (const LinearArgs& call : calls()) {
+    if (!call.rope) continue;
+    cases.push_back(call);
+    cases.back().rope->rope = rotations.view();
+  }
+  std::set<std::string> seen;
+  for (const LinearArgs& call : cases) {
     const LinearScratch scratch(call, device_, *stream_);
     const LinearArgs args = scratch.args(0);
     for (const LinearChoice& choice : linear_choices(args, *library_, device_)) {
@@ -269,15 +335,19 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
       SCOPED_TRACE(text("[", args.x.rows, ", ", args.x.width, "] ", args.x.type, " to [",
                         args.y.width, "] ", args.y.type, ": ", describe(choice)));
       scratch.reset();
-      run_linear(args, choice, *library_, nullptr, {.stream = stream_->get(), .device = &device_});
+      run_linear(args, choice, *library_, nullptr, launch);
       EXPECT_LE(scratch.error(), allowed_error(args));
       const auto results = scratch.results();
+      if (args.glu || args.rope || args.euler) {
+        scratch.reset();
+        run_apart(args, choice, *library_, launch);
+        EXPECT_TRUE(scratch.results() == results) << "other bits than those of separate calls";
+      }
       for (const WeightView& next : next_weights) {  // changes nothing
         LinearArgs with_next = args;
         with_next.next_weight = next;
         scratch.reset();
-        run_linear(with_next, choice, *library_, nullptr,
-                   {.stream = stream_->get(), .device = &device_});
+        run_linear(with_next, choice, *library_, nullptr, launch);
         EXPECT_EQ(scratch.results(), results);
       }
       seen.insert(name_of(choice));
@@ -418,7 +488,7 @@ TEST_F(LinearTunerTest, ACallIsTimedOnceAndFoundInTheFileFromThenOn) {
   const BackendOptions options{.tuning = folder.path() / "tuning.json"};
   const LinearArgs args = linear(50, 1024, 512, DType::kBF16, DType::kBF16);
   LinearTuner tuner(device_, options);
-  const std::string chosen = name_of(tuner.choose(args, *stream_));
+  std::string chosen = name_of(tuner.choose(args, *stream_));
   ASSERT_EQ(tuner.reports().size(), 1u);
   const LinearReport report = tuner.reports().front();
   double fastest = 1e9, own = 0;
@@ -436,6 +506,20 @@ TEST_F(LinearTunerTest, ACallIsTimedOnceAndFoundInTheFileFromThenOn) {
 
   EXPECT_EQ(name_of(tuner.choose(args, *stream_)), chosen);
   EXPECT_EQ(tuner.reports().size(), 1u);
+
+  // Where others came close, a program decides, and only then is it in the file.
+  const std::string key = tuner.key_of(args);
+  if (const LinearTuner::Open* open = tuner.find_open(key)) {
+    ASSERT_GT(open->choices.size(), 1u);
+    EXPECT_EQ(name_of(open->choices.front()), chosen);
+    EXPECT_FALSE(std::filesystem::exists(options.tuning));
+    const LinearChoice other = open->choices.back();
+    tuner.decide(key, other);
+    chosen = name_of(other);
+    EXPECT_EQ(tuner.reports().front().chosen, describe(other));
+    EXPECT_EQ(name_of(tuner.choose(args, *stream_)), chosen);
+  }
+  EXPECT_EQ(tuner.find_open(key), nullptr);
   LinearTuner later(device_, options);
   EXPECT_EQ(name_of(later.choose(args, *stream_)), chosen);
   EXPECT_TRUE(later.reports().empty());
