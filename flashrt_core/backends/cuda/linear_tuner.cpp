@@ -21,7 +21,7 @@ constexpr int kMinLaunches = 8;                    // in a graph, which is what 
 constexpr int kReplays = 5;                        // of those that may win; the others run once
 constexpr double kMayWin = 1.25;                   // times the fastest of the first round
 constexpr double kCloseBy = 1.12;                  // times the fastest: may win in a program
-constexpr int kMostContenders = 3;
+constexpr size_t kMostContenders = 3;
 constexpr double kTie = 0.98;             // a later candidate has to be faster than this
 constexpr double kGenericFlops = 2e7;     // up to which the generic kernel may win
 constexpr uintptr_t kPlaceholder = 4096;  // an aligned address, for the absent x
@@ -122,9 +122,10 @@ class LinearTuner::Contest {
     std::sort(close.begin(), close.end(), [](const Entrant* a, const Entrant* b) {
       return a->report.microseconds < b->report.microseconds;
     });
-    close.resize(std::min<size_t>(close.size(), kMostContenders - 1));
     std::vector<LinearChoice> choices{best()->choice};
-    for (const Entrant* entrant : close) choices.push_back(entrant->choice);
+    for (const Entrant* entrant : close) {
+      if (choices.size() < kMostContenders) choices.push_back(entrant->choice);
+    }
     return choices;
   }
   std::vector<LinearCandidate> candidates() const {
