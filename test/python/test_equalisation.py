@@ -251,12 +251,15 @@ def test_a_file_of_a_plain_model_is_not_gone_on_with(tmp_path):
 
 
 def test_it_recovers_outlier_channels_in_int8(tmp_path):
-    """Random weights with three channels 1000 times as large; observations that are judged are others."""
+    """Random weights with three channels 1000 times as large; observations that are judged are others.
+
+    Of 16 observations the factor was 0.68 to 0.80; of 4 it was up to 0.92, by how a processor adds up.
+    """
     recipe = str(Path(__file__).parents[2] / 'config/recipes/int8.json')
     options = {'random_seed': 0, 'random_outliers': 1000.0, 'threads': 1}
     settings = BenchSettings(checkpoint=str(HEADS.folder), horizon=10, steps=5, new_prompts=True)
     config = Programs(HEADS.folder, **options).config
-    seen, judged = (random_samples(config, settings, seed, 4) for seed in (1, 2))
+    seen, judged = (random_samples(config, settings, seed, 16) for seed in (1, 2))
     plain = Programs(HEADS.folder, **options)
     key = ProgramKey.of(judged[0])
     expected = [plain.get(key).infer(*sample.inputs) - sample.noise for sample in judged]
