@@ -127,7 +127,7 @@ test-python: install $(VENV)/.requirements-test $(VENV)/.requirements-sim egl
 # Skipped tests are failures here.
 RESULTS := $(CURDIR)/build/gpu/results
 ON_GPU := $(RUN) FLASHRT_REQUIRE_GPU=1 GTEST_OUTPUT=xml:$(RESULTS)/
-KERNEL_TESTS := test_cuda_ops test_linear_tuner
+KERNEL_TESTS := test_cuda_ops test_linear_tuner test_projected_attention
 # Others are not collected: one that lacks what it needs would be a skipped one.
 PYTHON_GPU_TESTS = $(shell grep -rl 'mark\.gpu' test --include='test_*.py')
 
