@@ -447,15 +447,6 @@ Choice choose(const AttentionArgs& args, const DeviceInfo& device) {
   return clusters * kSplits <= device.multiprocessors ? choice<1>() : choice<4>();
 }
 
-int64_t most_keys(const AttentionArgs& args) {
-  int64_t keys = 0;
-  for (int r = 0; r < args.range_count; ++r) {
-    const AttentionRange& range = args.ranges[r];
-    keys += range.length ? args.k.rows - range.begin : range.count;
-  }
-  return keys;
-}
-
 }  // namespace
 
 bool attention_decode_accepts(const AttentionArgs& args, const DeviceInfo& device) {

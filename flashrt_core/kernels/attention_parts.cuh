@@ -274,4 +274,14 @@ __device__ __forceinline__ void store_merged(const Matrix& m, int64_t at, const 
   }
 }
 
+// The most keys that a row may see, as the host knows it.
+inline int64_t most_keys(const AttentionArgs& args) {
+  int64_t keys = 0;
+  for (int r = 0; r < args.range_count; ++r) {
+    const AttentionRange& range = args.ranges[r];
+    keys += range.length ? args.k.rows - range.begin : range.count;
+  }
+  return keys;
+}
+
 }  // namespace flashrt::cuda

@@ -467,16 +467,6 @@ struct Choice {
   int keys = 0;
 };
 
-// The most keys that a row may see.
-int64_t most_keys(const AttentionArgs& args) {
-  int64_t keys = 0;
-  for (int r = 0; r < args.range_count; ++r) {
-    const AttentionRange& range = args.ranges[r];
-    keys += range.length ? args.k.rows - range.begin : range.count;
-  }
-  return keys;
-}
-
 template <int kHeadDim>
 Choice choice_for(const ProjectedAttentionArgs& args) {
   if (args.has_keys) return {projected_attention_kernel<kHeadDim, kMaxRows, true>, kMaxRows};
