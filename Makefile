@@ -128,6 +128,9 @@ test-python: install $(VENV)/.requirements-test $(VENV)/.requirements-sim egl
 RESULTS := $(CURDIR)/build/gpu/results
 ON_GPU := $(RUN) FLASHRT_REQUIRE_GPU=1 GTEST_OUTPUT=xml:$(RESULTS)/
 KERNEL_TESTS := test_cuda_ops test_linear_tuner test_projected_attention
+# Our kernels alone: what else these programs test is cuBLASLt and the choice of linears.
+GTEST_FILTER ?= *CudaOperation*:*EveryKernelOfOurOwn*:*ProjectedAttention*
+SANITIZED := FLASHRT_SANITIZED=1 GTEST_FILTER='$(GTEST_FILTER)'
 # Others are not collected: one that lacks what it needs would be a skipped one.
 PYTHON_GPU_TESTS = $(shell grep -rl 'mark\.gpu' test --include='test_*.py')
 
@@ -137,7 +140,8 @@ test-gpu: googletest $(VENV)/.installed $(VENV)/.requirements-test $(VENV)/.requ
 	$(RUN) cmake --build --preset gpu
 ifdef SANITIZE
 	@failed=0; for test in $(KERNEL_TESTS); do \
-	  $(ON_GPU) compute-sanitizer --tool $(SANITIZE) --error-exitcode 9 build/gpu/test/core/$$test || failed=1; \
+	  $(ON_GPU) $(SANITIZED) compute-sanitizer --tool $(SANITIZE) --kernel-name kns=flashrt --error-exitcode 9 \
+	    build/gpu/test/core/$$test || failed=1; \
 	done; $(RUN) $(VENV)/bin/python test/gpu_report.py $(RESULTS) && exit $$failed
 else
 	@failed=0; $(ON_GPU) ctest --preset gpu || failed=1; \

@@ -147,6 +147,7 @@ struct BackendOptions {
   bool fast_accumulation = true;    // FP8 products are summed with about 14 bits
   bool dependent_launch = true;     // a kernel may start while the one ahead still runs
   bool specialised_kernels = true;  // false: the portable kernels only
+  bool library_products = true;     // false: cuBLASLt computes no linear
   int captures = 3;  // how often the graph of an inference is recorded, to keep the fastest
 };
 

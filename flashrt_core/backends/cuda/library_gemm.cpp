@@ -154,8 +154,10 @@ class LibraryGemm::Problem {
   float alpha = 1, beta = 0;
 };
 
-LibraryGemm::LibraryGemm(bool fast_accumulation)
-    : fast_accumulation_(fast_accumulation), ones_(kMaxRowsPerChannel * sizeof(float)) {
+LibraryGemm::LibraryGemm(bool fast_accumulation, bool is_offered)
+    : fast_accumulation_(fast_accumulation),
+      is_offered_(is_offered),
+      ones_(kMaxRowsPerChannel * sizeof(float)) {
   const std::vector<float> ones(kMaxRowsPerChannel, 1.0f);
   check(cudaMemcpy(ones_.data(), ones.data(), ones_.size(), cudaMemcpyHostToDevice),
         "cudaMemcpy of the scales of rows");
@@ -202,7 +204,7 @@ LibraryGemm::Problem LibraryGemm::problem(const LinearArgs& args, Route route,
 }
 
 std::vector<LibraryChoice> LibraryGemm::candidates(const LinearArgs& args) const {
-  if (!accepts(args)) return {};
+  if (!is_offered_ || !accepts(args)) return {};
   std::vector<LibraryChoice> choices;
   if (can_be_direct(args)) choices = candidates(args, Route::kDirect);
   // Scales per channel are for some devices, and not every pair of types has every output.
@@ -258,7 +260,7 @@ std::optional<LibraryChoice> LibraryGemm::restore(const LinearArgs& args,
   const bool is_direct = name.starts_with(kDirectName);
   if (!is_direct && !name.starts_with(kFinishName)) return {};
   const Route route = is_direct ? Route::kDirect : Route::kFinish;
-  if (!accepts(args) || (is_direct && !can_be_direct(args))) return {};
+  if (!is_offered_ || !accepts(args) || (is_direct && !can_be_direct(args))) return {};
   name.remove_prefix(name_of_route(route).size());
   cublasLtMatmulAlgo_t algorithm;
   for (uint64_t& word : algorithm.data) {

@@ -42,8 +42,9 @@ class LibraryGemm {
   static constexpr size_t kMaxWorkspaceBytes = size_t{64} << 20;
   static constexpr size_t kWorkspaceAlignment = 256;
 
-  // On the current device. fast_accumulation: products of e4m3 are summed with fewer bits.
-  explicit LibraryGemm(bool fast_accumulation);
+  // On the current device. fast_accumulation: products of e4m3 are summed with fewer bits. Without
+  // is_offered it accepts no call.
+  explicit LibraryGemm(bool fast_accumulation, bool is_offered = true);
   ~LibraryGemm();
   LibraryGemm(const LibraryGemm&) = delete;
   LibraryGemm& operator=(const LibraryGemm&) = delete;
@@ -72,7 +73,7 @@ class LibraryGemm {
   std::vector<LibraryChoice> candidates(const LinearArgs& args, LibraryChoice::Route route) const;
 
   cublasLtContext* handle_ = nullptr;
-  bool fast_accumulation_;
+  bool fast_accumulation_, is_offered_;
   DeviceBuffer ones_;  // float32: x has one scale, but beside scales per channel the library wants
                        // one for each row
 };

@@ -212,7 +212,7 @@ class LinearTuner::Contest {
 LinearTuner::LinearTuner(const DeviceInfo& device, const BackendOptions& options)
     : device_(device),
       options_(options),
-      library_(options.fast_accumulation),
+      library_(options.fast_accumulation, options.library_products),
       store_(options.tuning, environment_of(device)) {}
 
 std::string LinearTuner::library_version() const {
@@ -310,6 +310,7 @@ std::string LinearTuner::key_of(const LinearArgs& call) const {
     key << ", fast accumulation";
   if (options_.dependent_launch) key << ", dependent launch";
   if (!device_.is_specialised) key << ", portable kernels";
+  if (!options_.library_products) key << ", no library";
   return key.str();
 }
 
