@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from flashrt_core.errors import Error
 from flashrt_ros.parameter_table import ParameterFaults, TableReader, key
 from flashrt_ros.tabletop.tasks import TASKS, read_task
+from flashrt_ros.tabletop.variation import CAMERA_RATE_HZ
 
 LOCKSTEP, REAL_TIME = 'lockstep', 'real_time'
 FIXED = ('transport', 'camera_rate_hz')  # the topics are made with these
@@ -38,7 +39,7 @@ class SimSettings:
     )
     transport: str = key('transport', 'how pictures are sent', default='raw', choices=('raw', 'compressed'))
     camera_rate_hz: float = key(
-        'camera_rate_hz', 'of both cameras', default=10.0, unit='Hz', low=1.0, high=50.0
+        'camera_rate_hz', 'of both cameras', default=CAMERA_RATE_HZ, unit='Hz', low=1.0, high=50.0
     )
 
 

@@ -32,11 +32,11 @@ from flashrt_ros.tabletop.command_jumps import CommandJumps
 from flashrt_ros.tabletop.connections import connect
 from flashrt_ros.tabletop.evaluation import BLOCK, MODES, NAIVE
 from flashrt_ros.tabletop.robot import TICK_S, SimulatedRobot
+from flashrt_ros.tabletop.variation import CAMERA_RATE_HZ
 
 if TYPE_CHECKING:
     from flashrt_core.policy import Policy
 
-CAMERA_PERIOD_S = 0.1
 _BEGIN_NS = 1_000_000_000  # a stamp of 0 would be none
 _TICK_NS = round(TICK_S * 1e9)
 
@@ -64,7 +64,7 @@ class Pace:
             mode,
             _ticks('the delay', delay_s),
             _ticks('the period of commands (control_rate_hz)', 1 / parameters.control_rate_hz),
-            _ticks('the period of pictures', CAMERA_PERIOD_S),
+            _ticks('the period of pictures', 1 / CAMERA_RATE_HZ),
             _ticks('the period of inference (inference_rate_hz)', 1 / rate_hz if rate_hz else 0.0),
             _ticks('actions.row_period_s', parameters.row_period_s),
         )

@@ -19,6 +19,7 @@ CUBE_M = 0.04  # edge
 TABLE_TONE = np.array([0.72, 0.68, 0.60])
 FRONT, WRIST = 'front', 'wrist'
 CAMERAS = (FRONT, WRIST)
+CAMERA_RATE_HZ = 10.0
 
 _LEAST_GAP_M = 0.10  # between the middles of two cubes
 _HOME_TIP = np.array([0.27, 0.0, 0.26])
