@@ -258,7 +258,18 @@ class PolicyNode(LifecycleNodeMixin, Node):
                 except Exception as error:  # whatever it is, the robot is stopped and the node lives
                     why = f'control failed: {error or type(error).__name__}'
                     self._warn('control', 'failed', why)
-                    self._send(parts, parts.motion.refuse(why))
+                    self._override(parts, why)
+
+    def _override(self, parts: Configured, why: str) -> None:
+        """Ends the run; a publisher that fails again is reported, and the others have the override."""
+        try:
+            self._send(parts, parts.motion.refuse(why))
+        except Exception as error:
+            self._warn(
+                'control',
+                'override',
+                f'not every controller has the override: {error or type(error).__name__}',
+            )
 
     def _control(self, parts: Configured) -> None:
         parts.computer.enter_control()

@@ -175,13 +175,20 @@ class CommandPublisher:
     def send(self, parts: list[OutputCommand], anchor: NDArray[np.float64] | None, now: Moment) -> None:
         """All parts or none; raises ChunkRefused where a number of a message may not leave the node.
 
-        anchor: [joints], what the steps of the command count from.
+        anchor: [joints], what the steps of the command count from. A publisher that fails keeps nothing from
+        the other controllers: the first error is raised when all have been served.
         """
         messages = {part.output: command_message(part, now.ros_ns) for part in parts}
         for part in parts:
             self._limits.check_message(command_values(messages[part.output]), part.names, anchor)
+        failures: list[Exception] = []
         for output, publisher in self._publishers.items():
-            publisher.publish(messages[output])
+            try:
+                publisher.publish(messages[output])
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def destroy(self) -> None:
         """Lets the last command, the safe reaction, arrive: what is under way dies with a publisher."""

@@ -4,6 +4,7 @@
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -196,6 +197,37 @@ def test_chunks_that_are_not_finite_hold_and_then_stop(ros: Spinner):
     assert bench.still() == 0
     assert np.isfinite([point.positions for command in bench.commands for point in command.points]).all()
     bench.policy._answer = bench.policy._state_then_up
+    assert bench.service('start').success
+    bench.commanding()
+
+
+HAND = {
+    'outputs__names': ['arm', 'hand'],
+    'outputs__arm__joints': ARM,
+    'outputs__hand__topic': 'hand/commands',
+    'outputs__hand__joints': ['gripper'],
+    'outputs__hand__quantity': 'position',
+    'outputs__hand__type': 'float64_multi_array',
+}
+
+
+def test_publisher_that_fails_keeps_the_override_from_no_other(ros: Spinner, monkeypatch):
+    bench = Commanded(ros, **HAND)
+    bench.go()
+    publishers = bench.node._parts.commands._publishers
+    first, second = list(publishers)
+    sent: list[object] = []
+
+    def fail(_: object) -> None:
+        raise OSError('no route to the controller')
+
+    with bench.node._commanding, monkeypatch.context() as patch:
+        patch.setitem(publishers, first, SimpleNamespace(publish=fail))
+        patch.setitem(publishers, second, SimpleNamespace(publish=sent.append))
+        bench.node._on_control_tick()
+    assert len(sent) == 2  # the command, and what overrides it
+    bench.status('stopped: control failed: no route to the controller')
+    assert bench.still() == 0
     assert bench.service('start').success
     bench.commanding()
 
