@@ -36,8 +36,8 @@ inline const TestDevice& test_device() {
   return device;
 }
 
-// Set by `make test-gpu SANITIZE=...`. A checker takes a hundred times as long, and the modules of
-// cuBLASLt that it instruments do not fit into the memory of most hosts.
+// Set by `make test-gpu SANITIZE=racecheck`. That checker takes a hundred times as long, and the
+// modules of cuBLASLt that it instruments do not fit into the memory of most hosts.
 inline bool is_sanitized() { return std::getenv("FLASHRT_SANITIZED") != nullptr; }
 
 // Base is testing::Test or testing::TestWithParam<...>.

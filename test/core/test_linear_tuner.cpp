@@ -192,7 +192,7 @@ class LinearTunerTest : public CudaTest {
     if (!test_device().info) return;
     device_ = device();
     stream_ = std::make_unique<Stream>();
-    library_ = std::make_unique<LibraryGemm>(true);
+    library_ = std::make_unique<LibraryGemm>(true, !is_sanitized());
   }
 
   DeviceInfo device_;
@@ -331,9 +331,11 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
     std::vector<LinearChoice> choices;
     for (const LinearChoice& choice : linear_choices(call, *library_, device_)) {
       if (choice.family == Family::kLibrary || choice.family == Family::kGeneric) continue;
-      // Under a checker each configuration runs once for each type of x.
-      if (!is_sanitized() || sanitized.insert(text(name_of(choice), " ", call.x.type)).second)
-        choices.push_back(choice);
+      // Under a checker each configuration runs once for each pair of types and what follows.
+      const std::string kind =
+          text(name_of(choice), " ", call.x.type, " ", call.weight.type, call.glu ? " glu" : "",
+               call.rope ? " rope" : "", call.euler ? " euler" : "");
+      if (!is_sanitized() || sanitized.insert(kind).second) choices.push_back(choice);
     }
     if (choices.empty()) continue;
     const LinearScratch scratch(call, device_, *stream_);

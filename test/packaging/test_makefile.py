@@ -161,11 +161,16 @@ def test_gpu_tests_are_required_to_run_and_reported(project: Project):
 
 
 def test_kernel_tests_run_under_a_sanitizer(project: Project):
-    project.add_tool('compute-sanitizer')
+    project.add_tool('compute-sanitizer', answer='test "$FLASHRT_SANITIZED-$GTEST_FILTER" != - || exit 9\n')
     commands = project.make('test-gpu', 'SANITIZE=racecheck')
     checked = 'compute-sanitizer --tool racecheck --kernel-name kns=flashrt --error-exitcode 9'
     for name in ('test_cuda_ops', 'test_linear_tuner', 'test_projected_attention'):
         assert called(commands, f'{checked} build/gpu/test/core/{name}')
+    project.add_tool('compute-sanitizer', answer='test "$FLASHRT_SANITIZED-$GTEST_FILTER" = - || exit 9\n')
+    memory = project.make('test-gpu', 'SANITIZE=memcheck')
+    assert called(
+        memory, 'compute-sanitizer --tool memcheck --error-exitcode 9 build/gpu/test/core/test_cuda_ops'
+    )
     assert not called(commands, 'pytest -m gpu')
     project.add_tool('compute-sanitizer', answer='exit 9\n')
     assert project.run('test-gpu', 'SANITIZE=racecheck').returncode != 0
