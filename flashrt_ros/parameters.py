@@ -511,8 +511,9 @@ class Parameters:
 
     first_command: str = key(
         'safety.first_command',
-        'when the first row is far from the robot, after a start, a stop, a lost input, a jump of the clock '
-        'or a new prompt: refuse it, or approach it at joints.max_velocity',
+        'when the first row is far from the robot, after a start, a stop, a lost input, a jump of the clock, '
+        'a pause of the node, a refused chunk or a new prompt: refuse it, or approach it at '
+        'joints.max_velocity',
         default='refuse',
         choices=('refuse', 'approach'),
     )

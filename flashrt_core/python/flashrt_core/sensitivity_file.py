@@ -104,17 +104,11 @@ class StoredStudy:
             note=content.child('intervals').text('note'),
         )
 
-    @property
-    def nothing_kept(self) -> StoredVariant:
-        return self._variant(frozenset(), 'no group')
-
     def keeping_only(self, name: str) -> StoredVariant:
-        return self._variant(frozenset([name]), name)
-
-    def _variant(self, kept: frozenset[str], what: str) -> StoredVariant:
+        kept = frozenset([name])
         if kept not in self.variants:
             raise Error(
-                f'{self.path} holds no error with {what} in float; the study was interrupted, run it again: '
+                f'{self.path} holds no error with {name} in float; the study was interrupted, run it again: '
                 f'{self.command}'
             )
         return self.variants[kept]
