@@ -132,7 +132,7 @@ COMPUTE_SANITIZER ?= compute-sanitizer
 # Kernels that share memory between threads; cuBLASLt's, instrumented, would not fit into the host's memory.
 ifeq ($(SANITIZE),racecheck)
   GTEST_FILTER ?= *CudaOperation*:*EveryKernelOfOurOwn*:*ProjectedAttention*
-  SANITIZED := FLASHRT_SANITIZED=1 GTEST_FILTER='$(GTEST_FILTER)'
+  RACECHECK := FLASHRT_RACECHECK=1 GTEST_FILTER='$(GTEST_FILTER)'
   SANITIZE_OPTIONS := --kernel-name kns=flashrt
 endif
 ifndef SANITIZE
@@ -147,7 +147,7 @@ test-gpu: googletest $(VENV)/.installed $(VENV)/.requirements-test $(VENV)/.requ
 	$(RUN) cmake --build --preset gpu
 ifdef SANITIZE
 	@failed=0; for test in $(KERNEL_TESTS); do \
-	  $(ON_GPU) $(SANITIZED) $(COMPUTE_SANITIZER) --tool $(SANITIZE) $(SANITIZE_OPTIONS) --error-exitcode 9 \
+	  $(ON_GPU) $(RACECHECK) $(COMPUTE_SANITIZER) --tool $(SANITIZE) $(SANITIZE_OPTIONS) --error-exitcode 9 \
 	    build/gpu/test/core/$$test || failed=1; \
 	done; $(RUN) $(VENV)/bin/python test/gpu_report.py $(RESULTS) && exit $$failed
 else

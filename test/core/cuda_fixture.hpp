@@ -38,7 +38,7 @@ inline const TestDevice& test_device() {
 
 // Set by `make test-gpu SANITIZE=racecheck`. That checker takes a hundred times as long, and the
 // modules of cuBLASLt that it instruments do not fit into the memory of most hosts.
-inline bool is_sanitized() { return std::getenv("FLASHRT_SANITIZED") != nullptr; }
+inline bool is_racechecked() { return std::getenv("FLASHRT_RACECHECK") != nullptr; }
 
 // Base is testing::Test or testing::TestWithParam<...>.
 template <class Base>

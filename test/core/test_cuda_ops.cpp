@@ -28,9 +28,9 @@ Backend& backend_of(const Variant& variant) {
   static std::map<std::string, std::unique_ptr<Backend>> backends;
   std::unique_ptr<Backend>& backend = backends[variant.name];
   if (!backend) {
-    backend = make_cuda_backend({.tune = !is_sanitized(),
+    backend = make_cuda_backend({.tune = !is_racechecked(),
                                  .specialised_kernels = variant.specialised_kernels,
-                                 .library_products = !is_sanitized()});
+                                 .library_products = !is_racechecked()});
   }
   return *backend;
 }
@@ -63,7 +63,7 @@ TEST_P(CudaOperation, MatchesReferenceAndCpu) {
     agreement.factor = 2;  // both may be off
     expect_agreement(c, on_cpu, actual, agreement);
 
-    if (is_sanitized()) continue;
+    if (is_racechecked()) continue;
     const CaseResults again = run_case(c, *program);
     for (const auto& [name, values] : actual) {
       const std::vector<char> is_free = free_elements(c, name);

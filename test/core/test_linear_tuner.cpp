@@ -192,7 +192,7 @@ class LinearTunerTest : public CudaTest {
     if (!test_device().info) return;
     device_ = device();
     stream_ = std::make_unique<Stream>();
-    library_ = std::make_unique<LibraryGemm>(true, !is_sanitized());
+    library_ = std::make_unique<LibraryGemm>(true, !is_racechecked());
   }
 
   DeviceInfo device_;
@@ -326,7 +326,7 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
     cases.push_back(call);
     cases.back().rope->rope = rotations.view();
   }
-  std::set<std::string> seen, sanitized;
+  std::set<std::string> seen, checked;
   for (const LinearArgs& call : cases) {
     std::vector<LinearChoice> choices;
     for (const LinearChoice& choice : linear_choices(call, *library_, device_)) {
@@ -335,7 +335,7 @@ TEST_F(LinearTunerTest, EveryKernelOfOurOwnDoesWhatFollowsToo) {
       const std::string kind =
           text(name_of(choice), " ", call.x.type, " ", call.weight.type, call.glu ? " glu" : "",
                call.rope ? " rope" : "", call.euler ? " euler" : "");
-      if (!is_sanitized() || sanitized.insert(kind).second) choices.push_back(choice);
+      if (!is_racechecked() || checked.insert(kind).second) choices.push_back(choice);
     }
     if (choices.empty()) continue;
     const LinearScratch scratch(call, device_, *stream_);

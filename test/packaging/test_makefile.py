@@ -160,13 +160,21 @@ def test_gpu_tests_are_required_to_run_and_reported(project: Project):
     assert project.log.read_text().splitlines()[-1] == f'python test/gpu_report.py {results}'
 
 
+def test_a_filter_of_the_shell_narrows_no_gpu_tests(project: Project):
+    project.make('install')
+    project.add_tool('ctest', answer='test -z "$GTEST_FILTER" || exit 1\n', into_venv=True)
+    project.make('test-gpu', GTEST_FILTER='*one*')
+
+
 def test_kernel_tests_run_under_a_sanitizer(project: Project):
-    project.add_tool('compute-sanitizer', answer='test "$FLASHRT_SANITIZED-$GTEST_FILTER" != - || exit 9\n')
+    project.add_tool(
+        'compute-sanitizer', answer='test "$FLASHRT_RACECHECK" = 1 && test -n "$GTEST_FILTER" || exit 9\n'
+    )
     commands = project.make('test-gpu', 'SANITIZE=racecheck')
     checked = 'compute-sanitizer --tool racecheck --kernel-name kns=flashrt --error-exitcode 9'
     for name in ('test_cuda_ops', 'test_linear_tuner', 'test_projected_attention'):
         assert called(commands, f'{checked} build/gpu/test/core/{name}')
-    project.add_tool('compute-sanitizer', answer='test "$FLASHRT_SANITIZED-$GTEST_FILTER" = - || exit 9\n')
+    project.add_tool('compute-sanitizer', answer='test "$FLASHRT_RACECHECK-$GTEST_FILTER" = - || exit 9\n')
     memory = project.make('test-gpu', 'SANITIZE=memcheck')
     assert called(
         memory, 'compute-sanitizer --tool memcheck --error-exitcode 9 build/gpu/test/core/test_cuda_ops'
